@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/shim/oci"
@@ -55,7 +56,7 @@ func (s *Service) startExec(ctx context.Context, c *container, p *containerProce
 	}
 	defer s.reaper.Hold()()
 	// Whoever started it may be killed meanwhile. With the OCI runtime ended halfway, nobody would know the process.
-	ctx, cancel := untilDeadline(ctx)
+	ctx, cancel := limited(ctx, oci.StartLimit)
 	defer cancel()
 	pid, err := c.runExec(ctx, p)
 	if err != nil {
@@ -80,18 +81,11 @@ func (s *Service) endWith(gone <-chan struct{}, c *container, p *containerProces
 		return
 	case <-gone:
 	}
-	_ = process.KillTree(p.pid)
+	if s.reaper.Signal(p.pid, syscall.SIGSTOP) == nil { // it has not ended: its number is not another's
+		_ = process.KillTree(p.pid)
+	}
 	<-p.done
 	_, _ = s.deleteExec(&ttrpc.Request{ID: c.id, ExecID: p.id}) // unless its container is gone
-}
-
-// untilDeadline returns a context with the deadline of ctx alone.
-func untilDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	whole := context.WithoutCancel(ctx)
-	if deadline, ok := ctx.Deadline(); ok {
-		return context.WithDeadline(whole, deadline)
-	}
-	return whole, func() {}
 }
 
 func (c *container) runExec(ctx context.Context, p *containerProcess) (int, error) {
