@@ -99,8 +99,10 @@ func TestRecord(t *testing.T) {
 			plan: admit.Plan{Decisions: []admit.Decision{
 				{Pod: newPod("boss", never), Verdict: admit.Admitted}, {Pod: pod, Verdict: admit.Admitted, DependsOn: []podspec.Dependency{ready("boss")}},
 			}},
-			scripts: map[string]script{"boss": endsAfter(0, 3)},
-			want:    `Normal WaitingForDependency: waits for pod "boss" to be ready, Warning DependencyFailed: pod "boss" failed: container "c" exited with code 3`,
+			scripts: map[string]script{"boss": {timeline: []moment{
+				{0, with(v1.PodRunning, unready())}, {time.Second, with(v1.PodFailed, ended(3))},
+			}}},
+			want: `Normal WaitingForDependency: waits for pod "boss" to be ready, Warning DependencyFailed: pod "boss" failed: container "c" exited with code 3`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
