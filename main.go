@@ -41,7 +41,7 @@ func main() {
 		StdoutTerminal: terminal.Is(os.Stdout), StderrTerminal: terminal.Is(os.Stderr),
 		Signals: signals, CatchHangups: func() { signal.Notify(signals, syscall.SIGHUP) },
 		CatchPipes: func() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) },
-		Terminal:   inputTerminal, Guard: backend.Guard,
+		Terminal:   inputTerminal, Guard: backend.Guard, ExecRunning: containerd.ExecRunning,
 		Exit: os.Exit, Notify: systemd.TakeNotify(), Journal: systemd.JournalSocket,
 		Getenv: os.Getenv, Environ: os.Environ, Machine: os.DirFS("/"), Open: backend.Open, Versions: containerd.LookUp,
 	}))

@@ -26,6 +26,11 @@ type Command struct {
 	User string   // USER[:GROUP], names of the image or numbers; "" for the container's
 }
 
+// Command returns the command for an engine, without the user.
+func (c Command) Command() engine.Command {
+	return engine.Command{Args: c.Args, Env: c.Env, Dir: c.Dir}
+}
+
 // Exec runs a command in a running container of the pod, and returns its exit code.
 func (p *Pods) Exec(ctx context.Context, pod *v1.Pod, container string, c Command, s engine.Streams) (int32, error) {
 	obs, err := p.observe(ctx, pod)
@@ -36,7 +41,7 @@ func (p *Pods) Exec(ctx context.Context, pod *v1.Pod, container string, c Comman
 	if at.State != engine.StateRunning {
 		return 0, fmt.Errorf("container %q of pod %q is not running", container, podspec.FullName(pod))
 	}
-	command := engine.Command{Args: c.Args, Env: c.Env, Dir: c.Dir}
+	command := c.Command()
 	if c.User != "" {
 		image, err := p.o.Engine.Image(ctx, at.Image)
 		if err != nil {

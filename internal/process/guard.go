@@ -26,9 +26,9 @@ func StartGuard(args ...string) (release func(), err error) {
 		return nil, fmt.Errorf("starting a guard: %w", err)
 	}
 	return func() {
-		_, _ = pipe.Write([]byte{0})
-		_ = pipe.Close()
+		_ = command.Process.Kill() // it may not have got as far as to read
 		_ = command.Wait()
+		_ = pipe.Close()
 	}, nil
 }
 
@@ -38,8 +38,7 @@ func RunGuard(args []string, in io.Reader, act func(args []string)) bool {
 	if len(args) == 0 || args[0] != guardName {
 		return false
 	}
-	if n, _ := in.Read(make([]byte, 1)); n == 0 {
-		act(args[1:])
-	}
+	_, _ = in.Read(make([]byte, 1)) // until the other process ends
+	act(args[1:])
 	return true
 }

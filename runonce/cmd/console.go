@@ -44,6 +44,9 @@ type IO struct {
 	Terminal Terminal
 	// Guard starts a process that ends a command in a container if this process ends before it has called release.
 	Guard func(o backend.Options, container, command string) (release func(), err error)
+	// ExecRunning runs a command in a container without opening the engine, if ok says that this was possible; nil
+	// for never.
+	ExecRunning func(ctx context.Context, o containerd.Options, in containerd.PodContainer, c engine.Command, s engine.Streams) (code int32, ok bool, err error)
 	// Notify sends a message to the service manager, as of sd_notify(3); nil if there is none.
 	Notify func(message string)
 	// Journal is the socket of systemd's journal, which need not exist.

@@ -2,7 +2,9 @@ package cmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime"
+	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/record"
 )
@@ -153,11 +156,8 @@ func (c *execCommand) makeRaw(ctx context.Context) {
 	c.restore.Store(&restore)
 }
 
-// exec runs the command in a container of this machine.
+// exec runs the command in a container of this machine. It opens the engine only if it has to.
 func (t *nodeTarget) exec(ctx context.Context, o execOptions, s engine.Streams) (int32, error) {
-	if err := t.connect(ctx); err != nil {
-		return 0, err
-	}
 	pod, err := t.find(o.pod, o.namespace)
 	if err != nil {
 		return 0, err
@@ -174,12 +174,24 @@ func (t *nodeTarget) exec(ctx context.Context, o execOptions, s engine.Streams) 
 		}
 		return err
 	}
+	if t.io.ExecRunning != nil && o.User == "" { // whose name is one of the image
+		code, ok, err := t.io.ExecRunning(ctx, t.options.Options, containerd.PodContainer{PodUID: string(pod.UID), Name: container}, o.Command.Command(), s)
+		if ok {
+			return code, err
+		}
+	}
+	if err := t.connect(ctx); err != nil {
+		return 0, err
+	}
 	return t.pods.Exec(ctx, pod, container, o.Command, s)
 }
 
-// find returns the pod of this machine that a reference names.
+// find returns the pod of this machine that a reference names. It needs no engine.
 func (t *nodeTarget) find(ref, namespace string) (*v1.Pod, error) {
-	all, err := t.records.List()
+	all, err := record.Open(t.options.Root, t.options.State).List()
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, unusable(needsRoot(t.command))
+	}
 	if err != nil {
 		return nil, unusable(fmt.Errorf("listing pods: %w", err))
 	}

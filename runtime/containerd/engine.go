@@ -124,35 +124,21 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if err := o.tryRuntimes(ctx); err != nil {
 		return nil, err
 	}
-	e := &Engine{
-		o: o, containers: newContainerStore(), images: images.New(filepath.Join(o.Root, "users"), o.Progress), timeouts: defaultTimeouts,
-		registries: o.Registries(),
-		deletions:  make(chan struct{}, 2), signals: make(chan struct{}, 8*goruntime.NumCPU()),
-	}
+	e := newEngine(o)
 	if err := os.MkdirAll(e.recordDir(), 0o700); err != nil {
 		return nil, failure.Unusablef("making the directory of the exit records: %w", err)
 	}
-	if err := errors.Join(e.images.Sweep(), process.Sweep(e.execDir(), os.RemoveAll)); err != nil {
+	if err := errors.Join(e.images.Sweep(), process.Sweep(e.o.execDir(), os.RemoveAll)); err != nil {
 		return nil, failure.Unusablef("%w", err)
 	}
 	s, err := connect(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	e.current = s
-	e.heartbeat.log, e.heartbeat.dead = o.Log, fmt.Errorf("containerd at %q does not respond", o.Address)
-	e.heartbeat.ping = func(ctx context.Context) error {
-		_, err := s.Version(ctx)
-		return err
-	}
 	if n, err := images.SweepLeases(namespaces.WithNamespace(ctx, o.Namespace), s.LeasesService()); err != nil || n > 0 {
 		o.Log.Debug("ended the leases of dead processes", "count", n, "error", err)
 	}
-	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	e.cancel = cancel
-	if o.Address != "" {
-		e.work.Go(func() { e.heartbeat.run(background) })
-	}
+	background := e.begin(ctx, s)
 	synced := make(chan error, 1)
 	e.work.Go(func() { e.watch(background, synced) })
 	select {
@@ -164,6 +150,31 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, errors.Join(err, e.close(context.WithoutCancel(ctx)))
 	}
 	return e, nil
+}
+
+func newEngine(o Options) *Engine {
+	return &Engine{
+		o: o, containers: newContainerStore(), images: images.New(filepath.Join(o.Root, "users"), o.Progress), timeouts: defaultTimeouts,
+		registries: o.Registries(),
+		deletions:  make(chan struct{}, 2), signals: make(chan struct{}, 8*goruntime.NumCPU()),
+	}
+}
+
+// begin has the engine work with the session. The context of work in the background is that of ctx, until the engine
+// is closed.
+func (e *Engine) begin(ctx context.Context, s *session) (background context.Context) {
+	e.current = s
+	background, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if e.o.Address == "" {
+		return background
+	}
+	e.heartbeat.log, e.heartbeat.dead = e.o.Log, fmt.Errorf("containerd at %q does not respond", e.o.Address)
+	e.heartbeat.ping = func(ctx context.Context) error {
+		_, err := s.Version(ctx)
+		return err
+	}
+	e.work.Go(func() { e.heartbeat.run(background) })
+	return background
 }
 
 // Close ends the engine's work, once the files of what was deleted are removed. Containers run

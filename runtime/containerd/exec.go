@@ -15,13 +15,10 @@ import (
 	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/shim/protocol"
 
-	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/errdefs"
-	"github.com/containerd/ttrpc"
 	"github.com/containerd/typeurl/v2"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
@@ -38,13 +35,13 @@ const (
 var errLost = errors.New("the connection to containerd was lost while it ran")
 
 // execDir has a directory for each command that runs in a container.
-func (e *Engine) execDir() string { return filepath.Join(e.o.State, "exec") }
+func (o Options) execDir() string { return filepath.Join(o.State, "exec") }
 
 // Exec runs a command inside the container.
 func (e *Engine) Exec(ctx context.Context, id string, args []string) (res engine.ExecResult, err error) {
 	err = e.inContainer(ctx, id, engine.Command{Args: args}, false, func(ctx context.Context, x command) error {
 		var out limitedBuffer
-		res.ExitCode, err = x.run(ctx, e.execDir(), engine.Streams{Stdout: &out}, true)
+		res.ExitCode, err = x.run(ctx, e.o.execDir(), engine.Streams{Stdout: &out}, true)
 		res.Output = out
 		return err
 	})
@@ -59,7 +56,7 @@ func (e *Engine) ExecStreams(ctx context.Context, id string, c engine.Command, s
 	}
 	if ours {
 		defer func() { _ = shim.Close() }()
-		code, err = e.execInShim(ctx, shim, id, c, s)
+		code, err = e.o.execInShim(ctx, shim, id, c, s)
 		return code, inCommand(ctx, id, c, err)
 	}
 	begun := false
@@ -68,24 +65,10 @@ func (e *Engine) ExecStreams(ctx context.Context, id string, c engine.Command, s
 			return errLost
 		}
 		begun = true
-		code, err = x.run(ctx, e.execDir(), s, s.TTY)
+		code, err = x.run(ctx, e.o.execDir(), s, s.TTY)
 		return err
 	})
 	return code, err
-}
-
-func (e *Engine) execInShim(ctx context.Context, shim *ttrpc.Client, id string, c engine.Command, s engine.Streams) (int32, error) {
-	spec, err := bundledSpec(e.o, id)
-	if err != nil {
-		return 0, err
-	}
-	process, err := execProcess(spec, c, s.TTY)
-	if err != nil {
-		return 0, err
-	}
-	s.Starting = nil // the shim ends what this process cannot end
-	code, err := command{shimTasks{taskapi.NewTTRPCTaskClient(shim)}, id, protocol.TiedExec + newExecID(), process}.run(ctx, e.execDir(), s, s.TTY)
-	return code, execError(ctx, err, c.Args)
 }
 
 // EndCommand kills a command that ExecStreams runs, with what descends from it, for a process that

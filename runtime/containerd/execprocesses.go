@@ -12,9 +12,11 @@ import (
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v3"
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	"github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/ttrpc"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/grpc"
@@ -69,6 +71,95 @@ func (s shimTasks) ResizePty(ctx context.Context, r *tasksapi.ResizePtyRequest, 
 	return s.shim.ResizePty(ctx, &taskapi.ResizePtyRequest{ID: r.ContainerID, ExecID: r.ExecID, Width: r.Width, Height: r.Height})
 }
 
+// PodContainer names a container of a pod.
+type PodContainer struct{ PodUID, Name string }
+
+// ExecRunning runs a command in a container as ExecStreams does, at less cost than with an open engine: a
+// shim of ours needs none, and a daemon only a connection. ok says whether the container was found running that way.
+// If not, nothing has happened.
+func ExecRunning(ctx context.Context, o Options, in PodContainer, c engine.Command, s engine.Streams) (code int32, ok bool, err error) {
+	if err := o.complete(); err != nil {
+		return 0, false, nil
+	}
+	if o.Address == "" {
+		id, shim := o.findRunning(ctx, in)
+		if shim == nil {
+			return 0, false, nil
+		}
+		defer func() { _ = shim.Close() }()
+		code, err = o.execInShim(ctx, shim, id, c, s)
+		return code, true, inCommand(ctx, id, c, err)
+	}
+	e, err := attach(ctx, o)
+	if err != nil {
+		return 0, false, nil
+	}
+	defer func() { _ = e.close(context.WithoutCancel(ctx)) }()
+	id := e.findRunning(ctx, in)
+	if id == "" {
+		return 0, false, nil
+	}
+	code, err = e.ExecStreams(ctx, id, c, s)
+	return code, true, err
+}
+
+// attach returns an engine that is connected to its daemon. It knows no containers, and can start none.
+func attach(ctx context.Context, o Options) (*Engine, error) {
+	s := &session{}
+	if err := s.dialDaemon(ctx, o.Address); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	e := newEngine(o)
+	e.begin(ctx, s)
+	return e, nil
+}
+
+// findRunning returns the running instance of a container, "" if a daemon has none.
+func (e *Engine) findRunning(ctx context.Context, in PodContainer) (id string) {
+	_ = e.do(ctx, func(ctx context.Context, s *session) error {
+		all, err := s.ContainerService().List(ctx, fmt.Sprintf("labels.%q==%s", engine.LabelPodUID, in.PodUID))
+		if err != nil {
+			return err
+		}
+		for _, c := range all {
+			if !engine.IsContainer(c.ID, in.PodUID, in.Name) {
+				continue
+			}
+			t, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: c.ID})
+			if err == nil && t.GetProcess().GetStatus() == task.Status_RUNNING {
+				id = c.ID
+			}
+		}
+		return nil
+	})
+	return id
+}
+
+// findRunning returns the running instance of a container and its shim, nil if it has none of ours. The caller
+// closes it.
+func (o Options) findRunning(ctx context.Context, in PodContainer) (id string, shim *ttrpc.Client) {
+	bundles, err := os.ReadDir(server.Shims{State: o.State, Namespace: o.Namespace}.Bundle(""))
+	if err != nil {
+		return "", nil
+	}
+	for _, b := range bundles {
+		id := b.Name()
+		if !engine.IsContainer(id, in.PodUID, in.Name) {
+			continue
+		}
+		shim, ours, err := connectShim(ctx, o, id)
+		if !ours || err != nil {
+			continue
+		}
+		state, err := taskapi.NewTTRPCTaskClient(shim).State(ctx, &taskapi.StateRequest{ID: id})
+		if err == nil && state.GetStatus() == task.Status_RUNNING {
+			return id, shim
+		}
+		_ = shim.Close()
+	}
+	return "", nil
+}
+
 // connectShim connects to the container's shim, if that is one of ours. The caller closes it.
 func connectShim(ctx context.Context, o Options, container string) (shim *ttrpc.Client, ours bool, err error) {
 	if o.Address != "" {
@@ -76,6 +167,22 @@ func connectShim(ctx context.Context, o Options, container string) (shim *ttrpc.
 	}
 	shim, ours, err = server.Shims{State: o.State, Namespace: o.Namespace}.Connect(ctx, container)
 	return shim, ours, images.NativeError(err)
+}
+
+// execInShim runs a command in a container whose shim is one of ours.
+func (o Options) execInShim(ctx context.Context, shim *ttrpc.Client, id string, c engine.Command, s engine.Streams) (int32, error) {
+	spec, err := bundledSpec(o, id)
+	if err != nil {
+		return 0, err
+	}
+	process, err := execProcess(spec, c, s.TTY)
+	if err != nil {
+		return 0, err
+	}
+	s.Starting = nil // the shim ends what this process cannot end
+	x := command{shimTasks{taskapi.NewTTRPCTaskClient(shim)}, id, protocol.TiedExec + newExecID(), process}
+	code, err := x.run(ctx, o.execDir(), s, s.TTY)
+	return code, execError(ctx, err, c.Args)
 }
 
 // bundledSpec reads the specification of a container whose shim is one of ours.
