@@ -130,14 +130,20 @@ func (p *Pods) awaitLogEnd(ctx context.Context, pod *v1.Pod, path string) error 
 	}
 }
 
-// Dial connects to a port of the pod on its loopback interface.
+// Dial connects to a port of the pod as DialSandbox does.
 func (p *Pods) Dial(ctx context.Context, pod *v1.Pod, port int32) (net.Conn, error) {
 	sandbox, err := p.o.Sandboxes.Get(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
+	return DialSandbox(ctx, sandbox, port)
+}
+
+// DialSandbox connects to a port from inside the network namespace of a sandbox: on its loopback interface, else on
+// its addresses.
+func DialSandbox(ctx context.Context, sandbox engine.Sandbox, port int32) (net.Conn, error) {
 	var errs []error
-	for _, ip := range []string{"127.0.0.1", "::1"} {
+	for _, ip := range append([]string{"127.0.0.1", "::1"}, sandbox.IPs...) {
 		conn, err := probe.Dial(ctx, sandbox.NetNS, "tcp", net.JoinHostPort(ip, strconv.Itoa(int(port))))
 		if err == nil {
 			return conn, nil

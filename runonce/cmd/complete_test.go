@@ -53,7 +53,7 @@ func TestComplete(t *testing.T) {
 		line string // a space before the end: an empty word
 		want string
 	}{
-		{"p", "plan ps :files"},
+		{"p", "plan ps port-forward :files"},
 		{"do", "down :files"},
 		{"run ", ":files"},
 		{"run --unt", "--until"},
@@ -98,9 +98,10 @@ func TestComplete(t *testing.T) {
 		{"logs --log-dir LOGS prod/db --container p", "pg"},
 		{"logs --log-dir /none ", ""},
 		{"exec --log-dir LOGS web -c ", "main side"},
+		{"port-forward --root EMPTY --log-dir LOGS pr", ""},
 		{"down --root EMPTY --log-dir LOGS w", ":files"},
 		{"nonsense --no-such ", ":files"},
-		{"", "run watch plan validate ps logs events exec down images version completion help :files"},
+		{"", "run watch plan validate ps logs events exec port-forward down images version completion help :files"},
 	} {
 		line := strings.NewReplacer("LOGS", logs, "EMPTY", empty).Replace(c.line)
 		want := strings.Fields(c.want)
@@ -162,7 +163,7 @@ func TestCompletionInShells(t *testing.T) {
 	bash := `source <(runonce completion bash); COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _runonce
 		printf '%s\n' "${COMPREPLY[@]}" | LC_ALL=C sort | paste -sd ' '`
 	for _, c := range []struct{ line, want string }{
-		{"runonce p", "plan pods ps ps.yaml"},
+		{"runonce p", "plan pods port-forward ps ps.yaml"},
 		{"runonce run --until = re", "ready"},
 		{"runonce run --until =", "completed ready running"},
 		{"runonce run --unt", "--until"},

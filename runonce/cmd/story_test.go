@@ -70,6 +70,7 @@ func words() map[string]func(*testscript.TestScript, bool, []string) {
 		"interrupt":     word(2, (*story).interrupt),
 		"killcontainer": word(3, (*story).killContainer),
 		"apply":         word(2, (*story).apply),
+		"forward":       word(2, (*story).forward),
 		"scratch":       word(1, (*story).scratch),
 		"variable":      word(1, (*story).variable),
 		"waits":         word(0, func(*story, *testscript.TestScript, []string) {}),
@@ -228,7 +229,7 @@ func (s *story) runonce(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // clusterCommands are those that work with a cluster.
-var clusterCommands = []string{"run", "plan", "ps", "logs", "events", "exec", "down"}
+var clusterCommands = []string{"run", "plan", "ps", "logs", "events", "exec", "port-forward", "down"}
 
 // reach makes what the story runs on available.
 func (s *story) reach() {
@@ -237,8 +238,8 @@ func (s *story) reach() {
 	}
 }
 
-// main runs one command to its end.
-func (s *story) main(stdout, stderr io.Writer, args []string) int {
+// arguments returns those of the program for a command of the story.
+func (s *story) arguments(args []string) []string {
 	s.reach()
 	all := []string{"runonce"}
 	for _, a := range args {
@@ -256,10 +257,14 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 		flags = slices.Concat(s.flags, flags)
 	}
 	if dashes := slices.Index(all, "--"); dashes >= 0 {
-		all = slices.Insert(all, dashes, flags...)
-	} else {
-		all = append(all, flags...)
+		return slices.Insert(all, dashes, flags...)
 	}
+	return append(all, flags...)
+}
+
+// main runs one command to its end.
+func (s *story) main(stdout, stderr io.Writer, args []string) int {
+	all := s.arguments(args)
 	var out, errs bytes.Buffer
 	world := s.world
 	world.Environ = func() []string { return s.environ }

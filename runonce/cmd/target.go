@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/internal/portforward"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/backend"
@@ -50,6 +51,9 @@ type target interface {
 	events(ctx context.Context, o eventOptions, show func([]report.Event) error) error
 	// exec runs a command in a container, and returns its exit code.
 	exec(ctx context.Context, o execOptions, s engine.Streams) (int32, error)
+	// destination returns the pod or the Service that a reference names; the namespace may be "". If it is a Closer, it
+	// has to be closed.
+	destination(ctx context.Context, ref, namespace string) (portforward.Destination, error)
 	// stop stops a pod and removes it. It returns the word for that.
 	stop(ctx context.Context, pod *v1.Pod) (done string, err error)
 	// clean removes what is left of pods that were stopped.

@@ -56,9 +56,12 @@ func newExecutor(c *rest.Config, to *url.URL) (remotecommand.Executor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return remotecommand.NewFallbackExecutor(websocket, spdy, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-	})
+	return remotecommand.NewFallbackExecutor(websocket, spdy, mayFallBack)
+}
+
+// mayFallBack says whether the error of a WebSocket is that they are not to be had.
+func mayFallBack(err error) bool {
+	return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 }
 
 func streamOptions(s engine.Streams) remotecommand.StreamOptions {

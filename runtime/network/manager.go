@@ -125,11 +125,14 @@ func podError(pod *v1.Pod, err error) error {
 	return nil
 }
 
-func (m *Manager) get(pod *v1.Pod) (engine.Sandbox, error) {
+func (m *Manager) get(pod *v1.Pod) (engine.Sandbox, error) { return Recorded(m.o.Records, pod) }
+
+// Recorded returns the sandbox of a pod that is recorded, or an error that wraps fs.ErrNotExist, as Get does.
+func Recorded(records *record.Store, pod *v1.Pod) (engine.Sandbox, error) {
 	if err := checkUID(pod); err != nil {
 		return engine.Sandbox{}, err
 	}
-	r, err := m.o.Records.Load(pod.UID)
+	r, err := records.Load(pod.UID)
 	if err != nil {
 		return engine.Sandbox{}, err
 	}

@@ -168,6 +168,26 @@ func (k *Keeper) Remove(ctx context.Context, chosen func(*v1.Service) bool) (nam
 	return names, k.Define(ctx, nil, chosen, nil)
 }
 
+// Endpoints returns the pods that the Service stands for now, by namespace and name.
+func Endpoints(records *record.Store, svc *v1.Service) ([]*v1.Pod, error) {
+	members, err := membersOf(records)
+	if err != nil {
+		return nil, err
+	}
+	chosen := endpoints(svc, members)
+	pods := make([]*v1.Pod, 0, len(chosen))
+	for _, m := range chosen {
+		pods = append(pods, m.pod)
+	}
+	return pods, nil
+}
+
+// Recorded returns the Services of a root as Services does.
+func Recorded(root string) ([]*v1.Service, error) {
+	s, err := load(root)
+	return s.Services, err
+}
+
 // Services returns the Services with their cluster IPs and node ports, by namespace and name.
 func (k *Keeper) Services() ([]*v1.Service, error) {
 	s, err := k.load()
@@ -180,7 +200,7 @@ func (k *Keeper) Unready() (map[string]*v1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	members, err := k.members()
+	members, err := membersOf(k.o.Records)
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +279,7 @@ func (k *Keeper) WithNames(pod *v1.Pod, file []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	members, err := k.members()
+	members, err := membersOf(k.o.Records)
 	if err != nil {
 		return nil, err
 	}

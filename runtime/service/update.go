@@ -18,6 +18,7 @@ import (
 	"github.com/runonce/runonce/internal/flock"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/internal/process"
+	"github.com/runonce/runonce/runtime/record"
 	"github.com/runonce/runonce/runtime/service/rules"
 )
 
@@ -35,9 +36,9 @@ const (
 	maxRest    = 200 * time.Millisecond
 )
 
-// members returns the pods that have addresses, by namespace and name.
-func (k *Keeper) members() ([]member, error) {
-	all, err := k.o.Records.List()
+// membersOf returns the pods that have addresses, by namespace and name.
+func membersOf(records *record.Store) ([]member, error) {
+	all, err := records.List()
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +146,7 @@ func (k *Keeper) update(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	members, err := k.members()
+	members, err := membersOf(k.o.Records)
 	if err != nil {
 		return err
 	}

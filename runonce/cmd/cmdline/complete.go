@@ -162,7 +162,7 @@ func (l *commandLine) argumentsOf(usage string) (all []string) {
 	if strings.Contains(usage, "PATH") {
 		all = append(all, files)
 	}
-	if choices := strings.Split(usage, "|"); len(all) == 0 && len(choices) > 1 {
+	if choices := strings.Split(usage, "|"); len(choices) > 1 && !strings.Contains(usage, "POD") {
 		return choices
 	}
 	return all
