@@ -132,7 +132,7 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 	cfg := engine.ContainerConfig{
 		ID: engine.ContainerID(string(pod.UID), c.Name, w.record.Started, next.Attempt), PodUID: string(pod.UID),
 		Name: c.Name, Attempt: next.Attempt, Last: next.Last, Image: img.Ref, Labels: labels(pod, c, img),
-		RuntimeHandler: pod.Annotations[podspec.AnnotationRuntimeHandler], Stdin: c.Stdin,
+		RuntimeHandler: pod.Annotations[podspec.AnnotationRuntimeHandler], Stdin: c.Stdin, StdinOnce: c.StdinOnce,
 		DefaultSeccomp: ocispec.SeccompProfile(pod, c).Type == v1.SeccompProfileTypeRuntimeDefault,
 	}
 	if err := p.provide(ctx, cfg.ID, next, &in); err != nil {

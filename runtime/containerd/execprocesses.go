@@ -90,7 +90,7 @@ func ExecRunning(ctx context.Context, o Options, in PodContainer, c engine.Comma
 		code, err = o.execInShim(ctx, shim, id, c, s)
 		return code, true, inCommand(ctx, id, c, err)
 	}
-	e, err := attach(ctx, o)
+	e, err := connectTo(ctx, o)
 	if err != nil {
 		return 0, false, nil
 	}
@@ -103,8 +103,8 @@ func ExecRunning(ctx context.Context, o Options, in PodContainer, c engine.Comma
 	return code, true, err
 }
 
-// attach returns an engine that is connected to its daemon. It knows no containers, and can start none.
-func attach(ctx context.Context, o Options) (*Engine, error) {
+// connectTo returns an engine that is connected to its daemon. It knows no containers, and can start none.
+func connectTo(ctx context.Context, o Options) (*Engine, error) {
 	s := &session{}
 	if err := s.dialDaemon(ctx, o.Address); err != nil {
 		return nil, errors.Join(err, s.Close())

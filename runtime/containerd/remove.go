@@ -44,7 +44,7 @@ func (e *Engine) remove(ctx context.Context, s *session, id, podUID string) erro
 		return fmt.Errorf("deleting its root file system: %w", err)
 	}
 	record := e.recordPath(id)
-	for _, path := range []string{record, protocol.ReservePath(record), protocol.BundlePath(record), protocol.Output{RecordPath: record}.LoggingPath()} {
+	for _, path := range []string{record, protocol.ReservePath(record), protocol.BundlePath(record), protocol.Output{RecordPath: record}.LoggingPath(), e.attachPath(id)} {
 		if err := removeFile(path); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/runonce/runonce/runtime/shim/protocol"
@@ -24,6 +25,9 @@ type streams struct {
 // is started here, at the other end of pipes.
 func (e *Engine) streams(ctx context.Context, s *session, c engine.ContainerConfig, thirdParty bool) (streams, error) {
 	out := protocol.Output{LogPath: c.LogPath, RecordPath: e.recordPath(c.ID), Journal: e.o.Journal, NoteBundle: s.shims == nil}
+	if c.Stdin || terminal(c) {
+		out.AttachPath, out.Input, out.InputOnce = e.attachPath(c.ID), c.Stdin, c.StdinOnce
+	}
 	io := streams{release: func() {}}
 	switch {
 	case !thirdParty:
@@ -65,6 +69,9 @@ func (e *Engine) pipes(ctx context.Context, s *session, c engine.ContainerConfig
 func terminal(c engine.ContainerConfig) bool {
 	return c.Spec.Process != nil && c.Spec.Process.Terminal
 }
+
+// attachPath is the socket at which the container's streams can be attached to.
+func (e *Engine) attachPath(id string) string { return server.AttachSocket(e.o.State, id) }
 
 // stdioDir is the directory of the pipes of a container with a third-party shim.
 func (e *Engine) stdioDir(id string) string { return filepath.Join(e.o.State, "stdio", id) }

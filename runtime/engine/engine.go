@@ -56,6 +56,10 @@ type Engine interface {
 	// ExecStreams runs a command inside a running container, with streams, and returns its exit
 	// code. The command is killed when ctx is done. It is not repeated after an error.
 	ExecStreams(ctx context.Context, id string, c Command, s Streams) (int32, error)
+	// Attach takes part in the input and the output of a running container with an input or a terminal: Stdin goes
+	// to its first process, and what that writes from now on to Stdout and Stderr. It returns nil when the output
+	// has ended.
+	Attach(ctx context.Context, id string, s Streams) error
 	// Events sends an event for each container that starts, exits or runs out of memory,
 	// until ctx is done; then the channel is closed. The receiver must not stop reading.
 	Events(ctx context.Context) (<-chan Event, error)
@@ -92,9 +96,9 @@ type ContainerConfig struct {
 	// Pause asks for the process that holds a pod's shared process namespace, a program of the
 	// engine without an image and a log.
 	Pause bool
-	// Stdin asks for an input that stays open, although nothing is written to it; without it
-	// the process reads EOF at once.
-	Stdin bool
+	// Stdin asks for an input that stays open, also if nobody attaches to it; without it the process reads EOF
+	// at once. StdinOnce has it end with the first one who has attached to it.
+	Stdin, StdinOnce bool
 	// RuntimeHandler is the handler of the pod's RuntimeClass, empty for the default.
 	RuntimeHandler string
 	// DefaultSeccomp asks for the engine's default seccomp profile, which depends on the
@@ -174,7 +178,7 @@ type Command struct {
 	User *specs.User
 }
 
-// Streams are those of a command that runs inside a container.
+// Streams are those of a command that runs inside a container, or of one who attaches to the container itself.
 type Streams struct {
 	Stdin          io.Reader // nil for none
 	Stdout, Stderr io.Writer // nil drops what is written
@@ -185,8 +189,10 @@ type Streams struct {
 	// Starting, if set, is called before the command starts, with what the engine knows it by, if the
 	// command would outlive this process. If it fails, the command does not start.
 	Starting func(container, id string) error
-	// Started, if set, is called once the command runs.
+	// Started, if set, is called once the command runs, or who attaches takes part.
 	Started func()
+	// Recent asks, when attaching, for the recent output first: at least 16 KiB, if there is as much.
+	Recent bool
 }
 
 // Size is the size of a terminal in characters.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/runonce/runonce/runtime/shim/attach"
 	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
@@ -28,6 +29,16 @@ func runLogger(uri string) error {
 	if err := os.WriteFile(out.LoggingPath(), nil, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("starting the logger: %w", err), w.Close())
 	}
+	var attached *attach.Server
+	if out.AttachPath != "" {
+		var in *attach.Input
+		if stdin := os.NewFile(6, "stdin"); out.Input {
+			in = &attach.Input{Writer: stdin, Once: out.InputOnce, Close: func() { _ = stdin.Close() }}
+		}
+		if attached, err = attach.Listen(out.AttachPath, in); err != nil {
+			return errors.Join(fmt.Errorf("starting the logger: %w", err), w.Close())
+		}
+	}
 	ready := os.NewFile(5, "ready")
 	if _, err := ready.Write([]byte{0}); err != nil {
 		return errors.Join(err, w.Close())
@@ -35,8 +46,8 @@ func runLogger(uri string) error {
 	_ = ready.Close()
 	var copies sync.WaitGroup
 	var errs [2]error
-	copies.Go(func() { errs[0] = w.Copy("stdout", os.NewFile(3, "stdout")) })
-	copies.Go(func() { errs[1] = w.Copy("stderr", os.NewFile(4, "stderr")) })
+	copies.Go(func() { errs[0] = w.Copy("stdout", attached.Tee(os.NewFile(3, "stdout"), attach.Stdout)) })
+	copies.Go(func() { errs[1] = w.Copy("stderr", attached.Tee(os.NewFile(4, "stderr"), attach.Stderr)) })
 	copies.Wait()
-	return errors.Join(errs[0], errs[1], w.Close(), os.Remove(out.LoggingPath()))
+	return errors.Join(errs[0], errs[1], w.Close(), attached.Close(), os.Remove(out.LoggingPath()))
 }

@@ -51,6 +51,12 @@ func RuntimeRoot(state string) string { return filepath.Join(state, "runc") }
 // shimDir returns the directory of the shims' sockets.
 func shimDir(state string) string { return filepath.Join(socketDir(state), "s") }
 
+// AttachSocket returns the path of the socket at which the streams of a container can be attached to.
+func AttachSocket(state, id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return filepath.Join(socketDir(state), "a", hex.EncodeToString(sum[:8]))
+}
+
 // socketDir returns the state directory, or a shorter path when that is too long for a
 // socket.
 func socketDir(state string) string {

@@ -82,6 +82,8 @@ func (b *Box) applet(c engine.ContainerConfig, name string, args []string) Behav
 			life.Runs, life.After = false, d
 		}
 		return life
+	case "listen":
+		return Behavior{Runs: c.Stdin, Log: []string{"listening"}}
 	case "web", "await", "produce", "consume", "pause":
 		return Behavior{Runs: true}
 	}

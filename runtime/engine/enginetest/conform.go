@@ -55,6 +55,7 @@ func Conform(t *testing.T, open func(t *testing.T) Subject) {
 		{"exec", conformExec},
 		{"exec cut off", conformExecCutOff},
 		{"exec with streams", conformExecStreams},
+		{"attach", conformAttach},
 		{"events", conformEvents},
 		{"images", conformImages},
 		{"a pause process", conformPause},

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -46,5 +47,38 @@ func conformExecStreams(t *testing.T, s Subject) {
 	}
 	if _, err := s.Engine.ExecStreams(t.Context(), "nobody", engine.Command{Args: []string{"/bin/box"}}, engine.Streams{}); err == nil {
 		t.Error("ExecStreams in an absent container succeeded")
+	}
+}
+
+// conformAttach: input reaches the container, its output comes back, and the input of a container with StdinOnce ends
+// with the first one who has attached.
+func conformAttach(t *testing.T, s Subject) {
+	once := s.Config(t, "pod1", "once", "listen")
+	once.Stdin, once.StdinOnce = true, true
+	open := s.Config(t, "pod1", "open", "listen")
+	open.Stdin = true
+	for _, c := range []engine.ContainerConfig{once, open} {
+		if err := s.Engine.Start(t.Context(), c); err != nil {
+			t.Fatalf("Start: %v", err)
+		}
+	}
+	var out bytes.Buffer
+	begun := false
+	streams := engine.Streams{Stdin: strings.NewReader("hello\n"), Stdout: &out, Started: func() { begun = true }}
+	if err := s.Engine.Attach(t.Context(), once.ID, streams); err != nil || !begun || !strings.Contains(out.String(), "hello\n") {
+		t.Errorf("Attach: %v, begun %t, output %q", err, begun, &out)
+	}
+	if c := awaitExit(t, s.Engine, once.ID); c.Exit.ExitCode != 0 {
+		t.Errorf("exit code %d", c.Exit.ExitCode)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := s.Engine.Attach(ctx, open.ID, engine.Streams{Stdin: strings.NewReader("hello\n"), Stdout: &out, Started: cancel}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Attach that is canceled: %v", err)
+	}
+	if c, _ := find(t, s.Engine, open.ID); c.State != engine.StateRunning {
+		t.Errorf("a container whose input stays open: %s", c.State)
+	}
+	if err := s.Engine.Attach(t.Context(), "nobody", engine.Streams{}); err == nil {
+		t.Error("attached to an absent container")
 	}
 }

@@ -82,6 +82,8 @@ type process struct {
 	engine.Container
 	life  Behavior
 	pause bool
+	// stdin says that it has an input, and stdinOnce that this ends with the first one who attaches.
+	stdin, stdinOnce bool
 	timer *time.Timer
 	done  chan struct{} // closed at the exit
 }
@@ -109,7 +111,7 @@ func (e *Engine) Start(ctx context.Context, c engine.ContainerConfig) error {
 	}
 	now := time.Now()
 	e.lastPID++
-	p := &process{life: life, pause: c.Pause, done: make(chan struct{}), Container: engine.Container{
+	p := &process{life: life, pause: c.Pause, stdin: c.Stdin, stdinOnce: c.StdinOnce, done: make(chan struct{}), Container: engine.Container{
 		ID: c.ID, PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, Image: c.Image, ImageID: img.ID, ImageDigest: img.Digest,
 		LogPath: c.LogPath, Labels: c.Labels, Last: c.Last, State: engine.StateRunning, PID: e.lastPID, CreatedAt: now, StartedAt: now,
 	}}
@@ -297,6 +299,33 @@ func (e *Engine) ExecStreams(ctx context.Context, id string, c engine.Command, s
 		_, err = s.Stdout.Write(result.Output)
 	}
 	return result.ExitCode, err
+}
+
+// Attach has the container answer with what it is given, and end with that if it has StdinOnce.
+func (e *Engine) Attach(ctx context.Context, id string, s engine.Streams) error {
+	e.mu.Lock()
+	p := e.find(id)
+	e.mu.Unlock()
+	if p == nil || p.State != engine.StateRunning || !p.stdin {
+		return fmt.Errorf("attaching to container %q: it does not run, or has no input", id)
+	}
+	if s.Started != nil {
+		s.Started()
+	}
+	if s.Stdin != nil {
+		if _, err := io.Copy(s.Stdout, s.Stdin); err != nil {
+			return err
+		}
+		if p.stdinOnce {
+			e.Kill(id, 0)
+		}
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Events sends every event to every subscriber.

@@ -41,6 +41,10 @@ type Output struct {
 	RecordPath string
 	// Journal is the socket of the journal that gets the lines of the log as well; empty for none.
 	Journal string
+	// AttachPath is the socket at which the container's streams can be attached to; empty for none.
+	AttachPath string
+	// Input says that it has an input, and InputOnce that this ends with the first one who has attached to it.
+	Input, InputOnce bool
 	// NoteBundle asks for a link to the container's bundle at BundlePath: only the shim learns where a
 	// daemon has put it.
 	NoteBundle bool
@@ -55,6 +59,15 @@ func (o Output) URI() string {
 	}
 	if o.NoteBundle {
 		values.Set("bundle", "note")
+	}
+	if o.AttachPath != "" {
+		values.Set("attach", o.AttachPath)
+	}
+	if o.Input {
+		values.Set("input", "open")
+	}
+	if o.InputOnce {
+		values.Set("input", "once")
 	}
 	u.RawQuery = values.Encode()
 	return u.String()
@@ -100,7 +113,10 @@ func ParseOutput(uri string) (Output, bool) {
 		return Output{}, false
 	}
 	values := u.Query()
-	return Output{LogPath: u.Path, RecordPath: values.Get("record"), Journal: values.Get("journal"), NoteBundle: values.Has("bundle")}, true
+	return Output{
+		LogPath: u.Path, RecordPath: values.Get("record"), Journal: values.Get("journal"), NoteBundle: values.Has("bundle"),
+		AttachPath: values.Get("attach"), Input: values.Has("input"), InputOnce: values.Get("input") == "once",
+	}, true
 }
 
 // BundlePath is a link to the bundle of the container with a record at the path.

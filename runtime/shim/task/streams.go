@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/runtime/logs"
+	"github.com/runonce/runonce/runtime/shim/attach"
 	"github.com/runonce/runonce/runtime/shim/protocol"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
@@ -33,6 +34,8 @@ type streams struct {
 	in      *os.File   // keeps the input open
 	pipes   []*os.File // ends of the pipes of its output, until they are copied
 	log     *logs.Writer
+	out     protocol.Output // with the log
+	attach  *attach.Server  // nil for none
 	copies  sync.WaitGroup
 	console *os.File // the terminal's other side
 	socket  *net.UnixListener
@@ -53,6 +56,7 @@ func openStreams(ctx context.Context, io ttrpc.Stdio, o owner) (_ *streams, err 
 		if s.log, err = out.OpenLog(); err != nil {
 			return nil, err
 		}
+		s.out = out
 	}
 	if io.Terminal {
 		return s, s.listen(ctx)
@@ -182,11 +186,16 @@ func (s *streams) args() []string {
 func (s *streams) begin(io ttrpc.Stdio) error {
 	closeAll(s.theirs)
 	s.theirs = nil
+	if s.socket == nil {
+		if err := s.serve(s.in, s.out.InputOnce); err != nil {
+			return err
+		}
+	}
 	for i, r := range s.pipes {
 		s.copies.Go(func() {
 			defer func() { _ = r.Close() }()
 			// A log that cannot be written must not stop the container.
-			_ = s.log.Copy([]string{"stdout", "stderr"}[i], r)
+			_ = s.log.Copy([]string{"stdout", "stderr"}[i], s.attach.Tee(r, []byte{attach.Stdout, attach.Stderr}[i]))
 		})
 	}
 	s.pipes = nil
@@ -201,10 +210,28 @@ func (s *streams) begin(io ttrpc.Stdio) error {
 	return s.copyConsole(io)
 }
 
+// serve lets others attach to the streams, if they may. The input ends with the first of them who has one, or never.
+func (s *streams) serve(input *os.File, once bool) (err error) {
+	if s.out.AttachPath == "" {
+		return nil
+	}
+	var in *attach.Input
+	if s.out.Input && input != nil {
+		in = &attach.Input{Writer: input, Once: once, Close: func() { _ = input.Close() }}
+	}
+	if s.attach, err = attach.Listen(s.out.AttachPath, in); err != nil {
+		return fmt.Errorf("listening for who attaches: %w", err)
+	}
+	return nil
+}
+
 // copyConsole copies between the terminal and the streams.
 func (s *streams) copyConsole(stdio ttrpc.Stdio) error {
 	if s.log != nil {
-		s.copies.Go(func() { _ = s.log.Copy("stdout", s.console) })
+		if err := s.serve(s.console, false); err != nil { // a terminal has no end
+			return err
+		}
+		s.copies.Go(func() { _ = s.log.Copy("stdout", s.attach.Tee(s.console, attach.Stdout)) })
 	} else {
 		sink := io.Discard
 		if _, ours := protocol.ParseOutput(stdio.Stdout); !ours && stdio.Stdout != "" {
@@ -277,11 +304,8 @@ func (s *streams) closeSocket() {
 	}
 }
 
-// closeInput ends the process's input.
-func (s *streams) closeInput() {
-	closeAll([]*os.File{s.in})
-	s.in = nil
-}
+// closeInput ends the process's input. It may be repeated.
+func (s *streams) closeInput() { closeAll([]*os.File{s.in}) }
 
 // close closes everything, and the log once it is complete.
 func (s *streams) close() {
@@ -289,11 +313,11 @@ func (s *streams) close() {
 	s.closeSocket()
 	closeAll(slices.Concat(s.theirs, s.held, s.pipes, []*os.File{s.console}))
 	s.theirs, s.held, s.pipes, s.console = nil, nil, nil, nil
-	if log := s.log; log != nil {
+	if log, attached := s.log, s.attach; log != nil {
 		s.log = nil
 		go func() {
 			s.copies.Wait()
-			_ = log.Close()
+			_, _ = log.Close(), attached.Close()
 		}()
 	}
 }

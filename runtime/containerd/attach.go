@@ -1,0 +1,48 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/shim/attach"
+	"github.com/runonce/runonce/runtime/shim/protocol"
+)
+
+// Attach takes part in the input and the output of a container. Its shim or its logger serves that, so that the process
+// that serves containerd may end meanwhile.
+func (e *Engine) Attach(ctx context.Context, id string, s engine.Streams) error {
+	streaming, cancel := context.WithCancel(ctx)
+	defer cancel()
+	begun := func() {
+		if s.Resize != nil {
+			go e.resizeWith(streaming, id, s.Resize)
+		}
+		if s.Started != nil {
+			s.Started()
+		}
+	}
+	err := attach.Connect(streaming, e.attachPath(id), attach.Streams{
+		Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, Recent: s.Recent, Begun: begun,
+	})
+	if protocol.NotListening(err) {
+		err = errors.New("it does not run, or has neither an input nor a terminal")
+	}
+	if err != nil {
+		return fmt.Errorf("attaching to container %q: %w", id, err)
+	}
+	return nil
+}
+
+// resizeWith gives the container's terminal each of the sizes.
+func (e *Engine) resizeWith(ctx context.Context, id string, sizes <-chan engine.Size) {
+	for size := range sizes {
+		_ = e.do(ctx, func(ctx context.Context, s *session) error {
+			_, err := s.Tasks().ResizePty(ctx, &tasksapi.ResizePtyRequest{ContainerID: id, Width: uint32(size.Width), Height: uint32(size.Height)})
+			return err
+		})
+	}
+}
