@@ -56,6 +56,61 @@ func (p *Pods) Exec(ctx context.Context, pod *v1.Pod, container string, c Comman
 	return p.o.Engine.ExecStreams(ctx, at.ID, command, s)
 }
 
+// Attach takes part in the input and the output of a running container of the pod until it ends, and returns its exit
+// code. The output of one that has neither an input nor a terminal is that of its log, from now on.
+func (p *Pods) Attach(ctx context.Context, pod *v1.Pod, container string, s engine.Streams) (int32, error) {
+	changes, err := p.Changes(ctx, pod) // none may be missed
+	if err != nil {
+		return 0, err
+	}
+	obs, err := p.observe(ctx, pod)
+	if err != nil {
+		return 0, err
+	}
+	at, spec := obs.Containers[container], podspec.Container(obs.Pod, container)
+	switch {
+	case at.State != engine.StateRunning || spec == nil:
+		return 0, fmt.Errorf("container %q of pod %q is not running", container, podspec.FullName(pod))
+	case spec.Stdin || spec.TTY:
+		err = p.o.Engine.Attach(ctx, at.ID, s)
+	default:
+		err = p.FollowLog(ctx, pod, at.LogPath, logs.Sinks{Stdout: s.Stdout, Stderr: s.Stderr}, logs.Options{Since: time.Now()})
+	}
+	if err != nil {
+		return 0, err
+	}
+	return p.awaitExit(ctx, pod, at.ID, changes)
+}
+
+// awaitExit waits for the end of an instance of a container, and returns its exit code.
+func (p *Pods) awaitExit(ctx context.Context, pod *v1.Pod, id string, changes <-chan struct{}) (int32, error) {
+	for {
+		all, err := p.o.Engine.Containers(ctx, string(pod.UID))
+		if err != nil {
+			return 0, err
+		}
+		there := false
+		for _, c := range all {
+			switch {
+			case c.ID == id && c.State == engine.StateExited:
+				return c.Exit.ExitCode, nil
+			case c.Last != nil && c.Last.ContainerID == id:
+				return c.Last.ExitCode, nil
+			}
+			there = there || c.ID == id
+		}
+		if !there {
+			return 0, fmt.Errorf("container %q of pod %q was removed before its exit code was known", id, podspec.FullName(pod))
+		}
+		select {
+		case <-changes:
+		case <-time.After(logInterval):
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+}
+
 // Processes returns the IDs of the first processes of the pod's running containers, by the names of the
 // containers.
 func (p *Pods) Processes(ctx context.Context, pod *v1.Pod) (map[string]int, error) {

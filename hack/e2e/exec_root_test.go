@@ -180,59 +180,67 @@ func TestExecTerminal(t *testing.T) {
 				}, `"ttySize":[50,140]`, 0,
 			},
 		} {
-			ours, theirs := pty(t)
-			_ = unix.IoctlSetWinsize(int(ours.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 120})
-			before, err := unix.IoctlGetTermios(int(theirs.Fd()), unix.TCGETS)
-			if err != nil {
-				t.Fatal(err)
-			}
-			cmd := b.command(t, "exec", append([]string{"-it", "web", "--"}, tt.command...)...)
-			cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			var out strings.Builder
-			seen := make(chan struct{})
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				buf := make([]byte, 4096)
-				for found := false; ; {
-					n, err := ours.Read(buf)
-					out.Write(buf[:n])
-					if !found && strings.Contains(out.String(), tt.waitFor) {
-						found = true
-						close(seen)
-					}
-					if err != nil {
-						return
-					}
-				}
-			}()
-			raw := func() bool {
-				now, err := unix.IoctlGetTermios(int(theirs.Fd()), unix.TCGETS)
-				return err == nil && now.Lflag&unix.ICANON == 0
-			}
-			if !eventually(raw) {
-				t.Fatalf("%s: the terminal is not raw", name)
-			}
-			if tt.waitFor != "" {
-				<-seen
-			}
-			tt.do(ours, cmd)
-			_ = cmd.Wait()
-			if after, err := unix.IoctlGetTermios(int(theirs.Fd()), unix.TCGETS); err != nil || *after != *before {
-				t.Errorf("%s: the terminal is %+v, %v, and was %+v", name, after, err, before)
-			}
-			_ = theirs.Close()
-			<-done
-			if code := cmd.ProcessState.ExitCode(); code != tt.code || !strings.Contains(out.String(), tt.want) {
-				t.Errorf("%s: exit code %d, output %q, want %d and %q", name, code, &out, tt.code, tt.want)
+			out, code := b.inTerminal(t, append([]string{"exec", "-it", "web", "--"}, tt.command...), tt.waitFor, tt.do)
+			if code != tt.code || !strings.Contains(out, tt.want) {
+				t.Errorf("%s: exit code %d, output %q, want %d and %q", name, code, out, tt.code, tt.want)
 			}
 		}
 	}
 	embedded(t, test)
 	daemons(t, test, daemon.Current, daemon.Debian)
+}
+
+// inTerminal runs a command in a terminal of 120 by 40, and does something once this is raw and the command has printed
+// a text. It returns what came to the terminal, and the exit code. The terminal must be as before in the end.
+func (b *box) inTerminal(t *testing.T, args []string, waitFor string, do func(ours *os.File, cmd *exec.Cmd)) (output string, code int) {
+	t.Helper()
+	ours, theirs := pty(t)
+	_ = unix.IoctlSetWinsize(int(ours.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 120})
+	before, err := unix.IoctlGetTermios(int(theirs.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := b.command(t, args[0], args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	seen := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		buf := make([]byte, 4096)
+		for found := false; ; {
+			n, err := ours.Read(buf)
+			out.Write(buf[:n])
+			if !found && strings.Contains(out.String(), waitFor) {
+				found = true
+				close(seen)
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	raw := func() bool {
+		now, err := unix.IoctlGetTermios(int(theirs.Fd()), unix.TCGETS)
+		return err == nil && now.Lflag&unix.ICANON == 0
+	}
+	if !eventually(raw) {
+		t.Fatalf("%q: the terminal is not raw", args)
+	}
+	if waitFor != "" {
+		<-seen
+	}
+	do(ours, cmd)
+	_ = cmd.Wait()
+	if after, err := unix.IoctlGetTermios(int(theirs.Fd()), unix.TCGETS); err != nil || *after != *before {
+		t.Errorf("%q: the terminal is %+v, %v, and was %+v", args, after, err, before)
+	}
+	_ = theirs.Close()
+	<-done
+	return out.String(), cmd.ProcessState.ExitCode()
 }
 
 // TestExecMuch: whatever a command writes, nothing of it is kept in memory, also if it is read slowly.

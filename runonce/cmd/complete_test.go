@@ -101,7 +101,7 @@ func TestComplete(t *testing.T) {
 		{"port-forward --root EMPTY --log-dir LOGS pr", ""},
 		{"down --root EMPTY --log-dir LOGS w", ":files"},
 		{"nonsense --no-such ", ":files"},
-		{"", "run watch plan validate ps logs events exec port-forward down images version completion help :files"},
+		{"", "run watch plan validate ps logs events exec attach port-forward down images version completion help :files"},
 	} {
 		line := strings.NewReplacer("LOGS", logs, "EMPTY", empty).Replace(c.line)
 		want := strings.Fields(c.want)

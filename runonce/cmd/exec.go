@@ -42,6 +42,7 @@ func (e commandExit) Unwrap() error { return e.err }
 type execCommand struct {
 	*program
 	execOptions
+	streamFlags
 	pastFlags
 	env list
 }
@@ -52,7 +53,6 @@ type execOptions struct {
 	namespace string // the only one, "" for all
 	container string // "" for the one that kubectl chooses
 	runtime.Command
-	stdin, tty bool
 }
 
 func (p *program) execCommand() *cli.Command {
@@ -84,9 +84,14 @@ func (c *execCommand) run(ctx context.Context, _ []string) error {
 	defer t.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s, restore := c.streams(ctx)
+	s, restore := c.console.streams(ctx, c.streamFlags)
 	defer restore()
 	code, err := t.exec(ctx, c.execOptions, s)
+	return passOn(ctx, code, err)
+}
+
+// passOn returns the error that has the program end with the exit code of what ran in a container.
+func passOn(ctx context.Context, code int32, err error) error {
 	switch cause := context.Cause(ctx); {
 	case cause != nil:
 		return cause
@@ -119,41 +124,6 @@ func (c *execCommand) parse() error {
 	}
 	c.pod, c.execOptions.namespace, c.Args, c.Env = before[0], c.podNamespace, command, c.env.values
 	return nil
-}
-
-// streams returns the streams of the command, which are those of this process, and its terminal, which is set up once
-// the command runs.
-func (c *execCommand) streams(ctx context.Context) (s engine.Streams, restore func()) {
-	s = engine.Streams{Stdout: c.data.Stdout, Stderr: c.data.Stderr, TTY: c.tty}
-	if c.stdin {
-		s.Stdin = c.io.Stdin
-	}
-	if c.tty && c.stdin && c.io.Terminal == nil {
-		c.println("Unable to use a TTY: input is not a terminal")
-		s.TTY = false
-	}
-	if !s.TTY || c.io.Terminal == nil {
-		return s, func() {}
-	}
-	s.Resize = c.io.Terminal.Sizes(ctx)
-	if c.stdin {
-		s.Started = func() { c.makeRaw(ctx) }
-	}
-	return s, func() {
-		if restore := c.restore.Load(); restore != nil {
-			(*restore)()
-		}
-	}
-}
-
-// makeRaw has everything that is typed go to the command.
-func (c *execCommand) makeRaw(ctx context.Context) {
-	restore, err := c.io.Terminal.Raw()
-	if err != nil {
-		c.log.WarnContext(ctx, "could not set up the terminal", "error", err)
-		return
-	}
-	c.restore.Store(&restore)
 }
 
 // exec runs the command in a container of this machine. It opens the engine only if it has to.

@@ -98,7 +98,7 @@ func (p *program) rootCommand() *cli.Command {
 		},
 		Subcommands: []*cli.Command{
 			p.runCommand(), p.watchCommand(), p.planCommand(), p.validateCommand(), p.psCommand(), p.logsCommand(), p.eventsCommand(),
-			p.execCommand(), p.portForwardCommand(),
+			p.execCommand(), p.attachCommand(), p.portForwardCommand(),
 			p.downCommand(), p.imagesCommand(), p.versionCommand(), p.completionCommand(), p.helpCommand(),
 		},
 	}
@@ -179,8 +179,11 @@ func (p *program) exitOf(ctx context.Context, err error) (int, error) {
 		return int(inside.code), inside.err
 	}
 	code, err := exitOf(ctx, err)
-	if _, passes := p.commands[p.invocation.Command].(*execCommand); passes && context.Cause(ctx) == nil {
-		code = exitOwnFailure
+	switch p.commands[p.invocation.Command].(type) {
+	case *execCommand, *attachCommand:
+		if context.Cause(ctx) == nil {
+			code = exitOwnFailure
+		}
 	}
 	return code, err
 }

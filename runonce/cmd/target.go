@@ -51,6 +51,8 @@ type target interface {
 	events(ctx context.Context, o eventOptions, show func([]report.Event) error) error
 	// exec runs a command in a container, and returns its exit code.
 	exec(ctx context.Context, o execOptions, s engine.Streams) (int32, error)
+	// attach attaches to a container with the streams for it, and returns its exit code.
+	attach(ctx context.Context, o attachOptions, streams func(*v1.Container) (engine.Streams, error)) (int32, error)
 	// destination returns the pod or the Service that a reference names; the namespace may be "". If it is a Closer, it
 	// has to be closed.
 	destination(ctx context.Context, ref, namespace string) (portforward.Destination, error)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -20,20 +21,7 @@ import (
 // Exec runs a command in a container of the pod, with streams, and returns its exit code. When ctx is done, the kubelet
 // decides what becomes of the command.
 func (p *Pods) Exec(ctx context.Context, pod *v1.Pod, container string, command []string, s engine.Streams) (int32, error) {
-	r := p.c.rest.Post().AbsPath(fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/exec", pod.Namespace, pod.Name)).Param("container", container)
-	for _, arg := range command {
-		r = r.Param("command", arg)
-	}
-	for name, wanted := range map[string]bool{"stdin": s.Stdin != nil, "stdout": s.Stdout != nil, "stderr": s.Stderr != nil && !s.TTY, "tty": s.TTY} {
-		r = r.Param(name, strconv.FormatBool(wanted))
-	}
-	e, err := newExecutor(p.c.config, r.URL())
-	if err == nil {
-		if s.Started != nil {
-			s.Started()
-		}
-		err = e.StreamWithContext(ctx, streamOptions(s))
-	}
+	err := p.stream(ctx, pod, "exec", url.Values{"container": {container}, "command": command}, s)
 	var exit exec.CodeExitError
 	switch {
 	case errors.As(err, &exit):
@@ -44,6 +32,90 @@ func (p *Pods) Exec(ctx context.Context, pod *v1.Pod, container string, command 
 		return 0, fmt.Errorf("running %q in container %q of pod %q: %s", command[0], container, podspec.FullName(pod), words(err))
 	}
 	return 0, nil
+}
+
+// Attach takes part in the input and the output of a running container of the pod until it ends, and returns its exit
+// code.
+func (p *Pods) Attach(ctx context.Context, pod *v1.Pod, container string, s engine.Streams) (int32, error) {
+	var there v1.Pod
+	if err := p.c.get(ctx, podspec.NameOf(pod), &there); err != nil {
+		return 0, errors.New(words(err))
+	}
+	id := containerID(&there, container)
+	if id == "" {
+		return 0, fmt.Errorf("container %q of pod %q is not running", container, podspec.FullName(pod))
+	}
+	err := p.stream(ctx, pod, "attach", url.Values{"container": {container}}, s)
+	switch {
+	case ctx.Err() != nil:
+		return 0, context.Cause(ctx)
+	case err != nil:
+		return 0, fmt.Errorf("attaching to container %q of pod %q: %s", container, podspec.FullName(pod), words(err))
+	}
+	return p.awaitExit(ctx, pod, id)
+}
+
+// containerID returns the ID of the running instance of a container, "" if there is none.
+func containerID(pod *v1.Pod, container string) string {
+	for _, cs := range podspec.Statuses(pod.Status) {
+		if cs.Name == container && cs.State.Running != nil {
+			return cs.ContainerID
+		}
+	}
+	return ""
+}
+
+const (
+	// exitTimeout bounds the wait until the kubelet has reported that a container has ended, and exitPeriod is how
+	// often it is asked for.
+	exitTimeout = 30 * time.Second
+	exitPeriod  = 300 * time.Millisecond
+)
+
+// awaitExit waits until the end of an instance of a container is reported, and returns its exit code.
+func (p *Pods) awaitExit(ctx context.Context, pod *v1.Pod, id string) (int32, error) {
+	for deadline := time.Now().Add(exitTimeout); ; {
+		var there v1.Pod
+		if err := p.c.get(ctx, podspec.NameOf(pod), &there); err != nil {
+			return 0, fmt.Errorf("waiting for the exit code of a container of pod %q: %s", podspec.FullName(pod), words(err))
+		}
+		for _, cs := range podspec.Statuses(there.Status) {
+			for _, end := range []*v1.ContainerStateTerminated{cs.State.Terminated, cs.LastTerminationState.Terminated} {
+				if end != nil && end.ContainerID == id {
+					return end.ExitCode, nil
+				}
+			}
+		}
+		if time.Now().After(deadline) {
+			return 0, fmt.Errorf("disconnected from pod %q, whose container still runs", podspec.FullName(pod))
+		}
+		select {
+		case <-time.After(exitPeriod):
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+}
+
+// stream connects streams with a subresource of the pod.
+func (p *Pods) stream(ctx context.Context, pod *v1.Pod, subresource string, parameters url.Values, s engine.Streams) error {
+	r := p.c.rest.Post().AbsPath(fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/%s", pod.Namespace, pod.Name, subresource))
+	for name, values := range parameters {
+		for _, value := range values {
+			r = r.Param(name, value)
+		}
+	}
+	for name, wanted := range map[string]bool{"stdin": s.Stdin != nil, "stdout": s.Stdout != nil, "stderr": s.Stderr != nil && !s.TTY, "tty": s.TTY} {
+		r = r.Param(name, strconv.FormatBool(wanted))
+	}
+	e, err := newExecutor(p.c.config, r.URL())
+	if err != nil {
+		return err
+	}
+	if s.Started != nil {
+		s.Started()
+	}
+	return e.StreamWithContext(ctx, streamOptions(s))
 }
 
 // newExecutor prefers WebSockets, and falls back to SPDY for servers and proxies that do not have them, as kubectl does.

@@ -25,8 +25,12 @@ func (e *Engine) Attach(ctx context.Context, id string, s engine.Streams) error 
 			s.Started()
 		}
 	}
+	ended := func() {}
+	if known, _, _ := e.containers.get(id); known.Labels[labelThirdParty] == thirdPartyOnce {
+		ended = func() { e.closeInput(ctx, id) }
+	}
 	err := attach.Connect(streaming, e.attachPath(id), attach.Streams{
-		Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, Recent: s.Recent, Begun: begun,
+		Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, Recent: s.Recent, Begun: begun, InputEnded: ended,
 	})
 	if protocol.NotListening(err) {
 		err = errors.New("it does not run, or has neither an input nor a terminal")
@@ -35,6 +39,14 @@ func (e *Engine) Attach(ctx context.Context, id string, s engine.Streams) error 
 		return fmt.Errorf("attaching to container %q: %w", id, err)
 	}
 	return nil
+}
+
+// closeInput has a third-party shim, which holds the input open as well, close it.
+func (e *Engine) closeInput(ctx context.Context, id string) {
+	_ = e.do(ctx, func(ctx context.Context, s *session) error {
+		_, err := s.Tasks().CloseIO(ctx, &tasksapi.CloseIORequest{ContainerID: id, Stdin: true})
+		return err
+	})
 }
 
 // resizeWith gives the container's terminal each of the sizes.

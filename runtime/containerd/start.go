@@ -208,7 +208,11 @@ func newRecord(s *session, c engine.ContainerConfig, img *images.Image) (contain
 	labels, sandbox := c.Labels, ""
 	switch {
 	case config.thirdParty:
-		labels = with(labels, labelThirdParty, "true")
+		value := "true"
+		if c.StdinOnce {
+			value = thirdPartyOnce
+		}
+		labels = with(labels, labelThirdParty, value)
 	case s.shims != nil:
 		sandbox = server.Sandbox(c.ID) // lets containerd connect to a shim that we started
 	}
@@ -234,7 +238,10 @@ func with(all map[string]string, key, value string) map[string]string {
 }
 
 // labelThirdParty marks the containers with a third-party shim.
-const labelThirdParty = "runonce/foreign-shim"
+const (
+	labelThirdParty = "runonce/foreign-shim"
+	thirdPartyOnce  = "stdin-once" // those of them with StdinOnce
+)
 
 // thirdParty reports whether the container's shim is not ours, so that a logger process writes
 // its logs and the engine writes its exit record.

@@ -43,6 +43,7 @@ type Pods interface {
 	List(ctx context.Context) ([]*v1.Pod, error)
 	Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error)
 	ExpireLogs() error
+	Attach(ctx context.Context, pod *v1.Pod, container string, s engine.Streams) (int32, error)
 	Log(ctx context.Context, pod *v1.Pod, container string, previous bool) (string, error)
 	FollowLog(ctx context.Context, pod *v1.Pod, path string, to logs.Sinks, o logs.Options) error
 	Exec(ctx context.Context, pod *v1.Pod, container string, c runtime.Command, s engine.Streams) (int32, error)

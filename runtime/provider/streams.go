@@ -121,23 +121,16 @@ func (p *Provider) runInContainer(ctx context.Context, of target, command []stri
 	return err
 }
 
-// AttachToContainer copies what a container writes from now on, until it ends. Its input and its
-// terminal cannot be attached.
+// AttachToContainer takes part in the input and the output of a container, until it ends.
 func (p *Provider) AttachToContainer(ctx context.Context, namespace, name, container string, a api.AttachIO) error {
 	w, err := p.find(namespace, name)
 	if err != nil {
 		return err
 	}
-	if a.Stdin() != nil || a.TTY() {
-		return errdefs.InvalidInput("attaching to the input or the terminal of a container is not supported: use exec")
-	}
-	pod := w.current()
-	path, err := p.runtime.Log(ctx, pod, container, false)
-	if err != nil {
-		return errdefs.AsInvalidInput(err)
-	}
-	s := streams(ctx, a)
-	return p.runtime.FollowLog(ctx, pod, path, logs.Sinks{Stdout: s.Stdout, Stderr: s.Stderr}, logs.Options{Since: time.Now()})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	_, err = p.runtime.Attach(ctx, w.current(), container, streams(ctx, a))
+	return err
 }
 
 // PortForward connects the stream with a port of the pod, and closes it in the end.

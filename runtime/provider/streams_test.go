@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/exec"
@@ -74,7 +73,7 @@ func TestLogs(t *testing.T) {
 	})
 }
 
-// TestExec: streams and exit codes of commands, and what cannot be attached.
+// TestExec: streams and exit codes of commands, and of containers that are attached to.
 func TestExec(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -92,10 +91,12 @@ func TestExec(t *testing.T) {
 		if err := h.RunInContainer(t.Context(), "default", "web", "none", []string{"box"}, &terminal{}); err == nil {
 			t.Error("no error of an absent container")
 		}
-		err = h.AttachToContainer(t.Context(), "default", "web", "main", &terminal{in: strings.NewReader("")})
-		if !errdefs.IsInvalidInput(err) {
-			t.Errorf("attaching the input: %v", err)
-		}
+		reads := newPod("reads", v1.RestartPolicyNever, "listen")
+		reads.Spec.Containers[0].Stdin, reads.Spec.Containers[0].StdinOnce = true, true
+		create(t, p, reads)
+		a = &terminal{in: strings.NewReader("hello")}
+		must(t, h.AttachToContainer(t.Context(), "default", "reads", "main", a))
+		want(t, "what came back", a.out.String(), "hello")
 	})
 }
 

@@ -15,8 +15,8 @@ type Streams struct {
 	Stdout, Stderr io.Writer
 	// Recent asks for the recent output first.
 	Recent bool
-	// Begun, if set, is called when the client takes part.
-	Begun func()
+	// Begun, if set, is called when the client takes part, and InputEnded when the end of Stdin was passed on.
+	Begun, InputEnded func()
 }
 
 // maxFrame bounds the size of a frame, in bytes, against a server that is none of ours.
@@ -52,6 +52,9 @@ func Connect(ctx context.Context, path string, s Streams) error {
 			// A reader cannot be interrupted: it ends with the process, or with what comes next.
 			if _, err := io.Copy(conn, s.Stdin); err == nil {
 				closeWrite(conn)
+				if s.InputEnded != nil {
+					s.InputEnded()
+				}
 			}
 		}()
 	}

@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/internal/testing/daemon"
+)
+
+// interactive returns the manifest of a pod with an input, and with a terminal or without.
+func interactive(name string, tty bool, args ...string) string {
+	return strings.Replace(pod(name, "Never", args...), "image:", fmt.Sprintf("stdin: true, stdinOnce: true, tty: %t, image:", tty), 1)
+}
+
+// TestAttach: input of one who attaches goes to the container, also from a terminal, whose size the container's has,
+// and the exit code of the container is passed on. Whoever is killed leaves the container as it is.
+func TestAttach(t *testing.T) {
+	test := func(t *testing.T, b *box) {
+		t.Helper()
+		b.up(t, directory(t,
+			interactive("trap", true, "trap"), interactive("text", false, "do", "listen", "exit 7"), interactive("stays", true, "do", "listen", "facts"),
+			interactive("sized", true, "do", "await /sized", "facts"),
+		), 0)
+		out, code := b.inTerminal(t, []string{"attach", "-it", "trap"}, "", func(ours *os.File, _ *exec.Cmd) { _, _ = ours.WriteString("\x03") })
+		if code != 0 || !strings.Contains(out, "got signal 2") {
+			t.Errorf("Ctrl-C: exit code %d, output %q", code, out)
+		}
+		out, code = b.inTerminal(t, []string{"attach", "-it", "sized"}, "", func(ours *os.File, cmd *exec.Cmd) {
+			_ = unix.IoctlSetWinsize(int(ours.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: 140})
+			_ = cmd.Process.Signal(syscall.SIGWINCH) // it is not in the session of the terminal
+			time.Sleep(time.Second)
+			b.run(t, "exec", "sized", "--", "/bin/box", "write", "/sized", "yes")
+		})
+		if code != 0 || !strings.Contains(out, `"ttySize":[50,140]`) {
+			t.Errorf("a new size: exit code %d, output %q", code, out)
+		}
+		out, code = b.inTerminal(t, []string{"attach", "-it", "stays"}, "", func(_ *os.File, cmd *exec.Cmd) { _ = cmd.Process.Signal(syscall.SIGTERM) })
+		if code != 128+int(syscall.SIGTERM) {
+			t.Errorf("SIGTERM: exit code %d, output %q", code, out)
+		}
+		out, code = b.inTerminal(t, []string{"attach", "-it", "stays"}, "", func(ours *os.File, _ *exec.Cmd) { _, _ = ours.WriteString("again\r\x04") })
+		if code != 0 || !strings.Contains(out, "again") {
+			t.Errorf("after SIGTERM: exit code %d, output %q", code, out)
+		}
+		cmd := b.command(t, "attach", "-i", "text")
+		cmd.Stdin = strings.NewReader(strings.Repeat("a line\n", 100_000))
+		text, err := cmd.Output()
+		if code := cmd.ProcessState.ExitCode(); code != 7 || strings.Count(string(text), "a line\n") != 100_000 {
+			t.Errorf("text: exit code %d, %d bytes, %v", code, len(text), err)
+		}
+	}
+	embedded(t, test)
+	daemons(t, test, daemon.Current, daemon.Debian)
+}
+
+// TestAttachOtherShim: with a third-party shim, the logger passes input and output on.
+func TestAttachOtherShim(t *testing.T) {
+	test := func(t *testing.T, b *box) {
+		t.Helper()
+		class := "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: other}\nhandler: other\n---\n"
+		other := func(m string) string {
+			return strings.Replace(m, "hostNetwork:", "runtimeClassName: other\n  hostNetwork:", 1)
+		}
+		b.up(t, directory(t, class+other(interactive("trap", true, "trap")), other(interactive("text", false, "do", "listen", "exit 7"))), 0,
+			"--runtime-handler", otherShim(t))
+		out, code := b.inTerminal(t, []string{"attach", "-it", "trap"}, "", func(ours *os.File, _ *exec.Cmd) { _, _ = ours.WriteString("\x03") })
+		if code != 0 || !strings.Contains(out, "got signal 2") {
+			t.Errorf("Ctrl-C: exit code %d, output %q", code, out)
+		}
+		cmd := b.command(t, "attach", "-i", "text")
+		cmd.Stdin = strings.NewReader("hello\n")
+		text, err := cmd.Output()
+		if code := cmd.ProcessState.ExitCode(); code != 7 || string(text) != "hello\nend\n" {
+			t.Errorf("text: exit code %d, %q, %v", code, text, err)
+		}
+	}
+	embedded(t, test)
+	daemons(t, test, daemon.Current)
+}

@@ -1,0 +1,151 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/engine"
+)
+
+// streamFlags say what a process in a container has of the input of this one.
+type streamFlags struct{ stdin, tty bool }
+
+// streams returns the streams for a process in a container, which are those of this process, and its terminal, which is
+// set up once the other process runs.
+func (c *console) streams(ctx context.Context, f streamFlags) (s engine.Streams, restore func()) {
+	s = engine.Streams{Stdout: c.data.Stdout, Stderr: c.data.Stderr, TTY: f.tty}
+	if f.stdin {
+		s.Stdin = c.io.Stdin
+	}
+	if f.tty && f.stdin && c.io.Terminal == nil {
+		c.println("Unable to use a TTY: input is not a terminal")
+		s.TTY = false
+	}
+	if !s.TTY || c.io.Terminal == nil {
+		return s, func() {}
+	}
+	s.Resize = c.io.Terminal.Sizes(ctx)
+	if f.stdin {
+		s.Started = func() { c.makeRaw(ctx) }
+	}
+	return s, func() {
+		if restore := c.restore.Load(); restore != nil {
+			(*restore)()
+		}
+	}
+}
+
+// makeRaw has everything that is typed go to the other process.
+func (c *console) makeRaw(ctx context.Context) {
+	restore, err := c.io.Terminal.Raw()
+	if err != nil {
+		c.log.WarnContext(ctx, "could not set up the terminal", "error", err)
+		return
+	}
+	c.restore.Store(&restore)
+}
+
+// attachCommand is "attach".
+type attachCommand struct {
+	*program
+	attachOptions
+	pastFlags
+}
+
+// attachOptions say to which container to attach.
+type attachOptions struct {
+	pod, namespace string // the reference to the pod, and its namespace if that is known
+	container      string // "" for the one that kubectl chooses
+	streamFlags
+}
+
+func (p *program) attachCommand() *cli.Command {
+	c := &attachCommand{program: p}
+	return p.command(cli.Command{
+		Name: "attach", Usage: "take part in the input and output of a container", ArgsUsage: "[NAMESPACE/]POD",
+		Description: "It ends with the container and has its exit code, or 125 if runonce itself failed. The container\n" +
+			"needs \"stdin: true\" for an input, and \"tty: true\" for a terminal. If runonce is interrupted or\n" +
+			"killed, the container goes on, unless \"stdinOnce: true\" ends its input.",
+		Flags: []cli.Flag{
+			containerFlag(&c.container),
+			boolFlag(&c.stdin, "", "pass standard input on to the container", "stdin", "i"),
+			boolFlag(&c.tty, "", "use the terminal of the container", "tty", "t"),
+		},
+	}, c, &c.pastFlags)
+}
+
+func (c *attachCommand) run(ctx context.Context, args []string) error {
+	if len(args) != 1 {
+		return usagef("attach needs exactly one POD, got %d", len(args))
+	}
+	c.pod, c.attachOptions.namespace = args[0], c.podNamespace
+	t, err := c.pastTarget(&c.pastFlags, c.engine(c.console))
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	restore := func() {}
+	defer func() { restore() }()
+	code, err := t.attach(ctx, c.attachOptions, func(container *v1.Container) (s engine.Streams, err error) {
+		s, restore, err = c.streamsOf(ctx, container, c.streamFlags)
+		return s, err
+	})
+	return passOn(ctx, code, err)
+}
+
+// streamsOf returns the streams for a container that is attached to.
+func (c *console) streamsOf(ctx context.Context, container *v1.Container, f streamFlags) (engine.Streams, func(), error) {
+	if f.stdin && !container.Stdin {
+		return engine.Streams{}, func() {}, usagef(`container %q has no input: it needs "stdin: true"`, container.Name)
+	}
+	if f.tty && !container.TTY {
+		c.println(fmt.Sprintf("Unable to use a TTY - container %s did not allocate one", container.Name))
+	}
+	f.tty = container.TTY && (f.tty || c.io.Terminal != nil)
+	s, restore := c.streams(ctx, f)
+	s.TTY = container.TTY // which does not depend on us
+	return s, restore, nil
+}
+
+// attach attaches to a container of this machine.
+func (t *nodeTarget) attach(ctx context.Context, o attachOptions, streams func(*v1.Container) (engine.Streams, error)) (int32, error) {
+	pod, err := t.find(o.pod, o.namespace)
+	if err != nil {
+		return 0, err
+	}
+	container, err := t.containerOf(pod, o.container)
+	if err != nil {
+		return 0, err
+	}
+	s, err := streams(podspec.Container(pod, container))
+	if err != nil {
+		return 0, err
+	}
+	if err := t.connect(ctx); err != nil {
+		return 0, err
+	}
+	return t.pods.Attach(ctx, pod, container, s)
+}
+
+// attach attaches to a container of the cluster.
+func (t *clusterTarget) attach(ctx context.Context, o attachOptions, streams func(*v1.Container) (engine.Streams, error)) (int32, error) {
+	pod, err := t.find(ctx, o.pod)
+	if err != nil {
+		return 0, err
+	}
+	container, err := t.containerOf(pod, o.container)
+	if err != nil {
+		return 0, err
+	}
+	s, err := streams(podspec.Container(pod, container))
+	if err != nil {
+		return 0, err
+	}
+	return t.pods.Attach(ctx, pod, container, s)
+}
