@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -56,6 +57,10 @@ type Engine interface {
 	// ExecStreams runs a command inside a running container, with streams, and returns its exit
 	// code. The command is killed when ctx is done. It is not repeated after an error.
 	ExecStreams(ctx context.Context, id string, c Command, s Streams) (int32, error)
+	// Files opens the file system of a container as its own processes see it, with its volumes, or
+	// saw it when they ended: then without the file systems of the kernel and those in memory
+	// only. It is opened for reading, or also for writing. The caller closes it.
+	Files(ctx context.Context, id string, write bool) (Files, error)
 	// Events sends an event for each container that starts, exits or runs out of memory,
 	// until ctx is done; then the channel is closed. The receiver must not stop reading.
 	Events(ctx context.Context) (<-chan Event, error)
@@ -187,6 +192,19 @@ type Streams struct {
 	Starting func(container, id string) error
 	// Started, if set, is called once the command runs.
 	Started func()
+}
+
+// Files is the file system of a container.
+type Files struct {
+	// Root is a handle (O_PATH) of its root directory. Paths must be resolved below it: links in
+	// the container are made by others (openat2(2), RESOLVE_IN_ROOT).
+	Root *os.File
+	// In a user namespace, users and groups from 0 on are the host's from FirstID on, UserIDs of
+	// them. Files that still belong to others are those of the image.
+	UserNS  bool
+	FirstID uint32
+	// Close releases it. Root must not be used any more.
+	Close func() error
 }
 
 // Size is the size of a terminal in characters.
