@@ -16,6 +16,7 @@ import (
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/cluster"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/files"
 	"github.com/runonce/runonce/runtime/logs"
 )
 
@@ -50,6 +51,9 @@ type target interface {
 	events(ctx context.Context, o eventOptions, show func([]report.Event) error) error
 	// exec runs a command in a container, and returns its exit code.
 	exec(ctx context.Context, o execOptions, s engine.Streams) (int32, error)
+	// files returns a path in a container, which is released when the copy has ended. write says that something is
+	// copied to it.
+	files(ctx context.Context, at containerPath, write bool) (place files.Place, release func(), err error)
 	// stop stops a pod and removes it. It returns the word for that.
 	stop(ctx context.Context, pod *v1.Pod) (done string, err error)
 	// clean removes what is left of pods that were stopped.
