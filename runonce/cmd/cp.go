@@ -167,7 +167,9 @@ func (c *cpCommand) target(ctx context.Context, t target, to containerPath) (fil
 
 // copy copies files, and shows how far it is.
 func (c *cpCommand) copy(ctx context.Context, source files.Source, target files.Target, from containerPath) error {
-	o := files.Options{Skipped: func(name, why string) { c.log.Warn("left out what cannot be copied", "file", name, "reason", "it is "+why) }}
+	o := files.Options{Skipped: func(name, why string) {
+		c.log.WarnContext(ctx, "left out what cannot be copied", "file", name, "reason", "it is "+why)
+	}}
 	report := c.display.OnTransfer()
 	now := engine.Transfer{Step: engine.Copying, Name: fmt.Sprintf("%q", from)}
 	if report != nil {

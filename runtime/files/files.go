@@ -142,43 +142,43 @@ func (c *copying) put(ctx context.Context, e Entry) error {
 	if e.id != (fileID{}) && e.id == c.sink.id() {
 		return errors.New("cannot copy a directory into itself")
 	}
-	name, err := c.place(e.Name)
-	if err != nil || name == "" {
-		return err
-	}
-	if e.Typeflag == tar.TypeLink {
-		if e.Linkname, err = c.place(e.Linkname); err != nil {
-			return err
-		}
-	}
 	if kind := special(e.Typeflag); kind != "" {
-		if e.Name == "." {
-			return fmt.Errorf("%s cannot be copied", kind)
-		}
-		c.skipped(e.Name, kind)
-		return nil
+		return c.skip(e.Name, kind)
 	}
 	shown := e.Name
-	e.Name = name
+	if err := c.rename(&e); err != nil || e.Name == "" {
+		return err
+	}
 	if e.Content != nil {
 		e.Content = &counted{Reader: e.Content, ended: func() error { return context.Cause(ctx) }, c: c}
 	}
-	if err := c.sink.Put(ctx, e); err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return cause
-		}
-		if shown == "." {
-			return err
-		}
+	err := c.sink.Put(ctx, e)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return cause
+	}
+	if err != nil && shown != "." {
 		return fmt.Errorf("%q: %w", shown, err)
+	}
+	return err
+}
+
+// skip leaves a file out that cannot be copied, unless nothing else was to be copied.
+func (c *copying) skip(name, kind string) error {
+	if name == "." {
+		return fmt.Errorf("%s cannot be copied", kind)
+	}
+	if c.o.Skipped != nil {
+		c.o.Skipped(name, kind)
 	}
 	return nil
 }
 
-func (c *copying) skipped(name, why string) {
-	if c.o.Skipped != nil {
-		c.o.Skipped(name, why)
+// rename gives an entry the names that it has in the sink.
+func (c *copying) rename(e *Entry) (err error) {
+	if e.Name, err = c.place(e.Name); err == nil && e.Typeflag == tar.TypeLink {
+		e.Linkname, err = c.place(e.Linkname)
 	}
+	return err
 }
 
 // place returns the name in the sink of something that is copied, empty for the sink itself. Leading slashes are

@@ -21,12 +21,11 @@ func conformFiles(t *testing.T, s Subject) {
 	c := s.Config(t, "pod1", "web", "sleep")
 	volume := t.TempDir()
 	names := []string{"kept"}
-	for _, access := range []string{"rw", "ro"} {
-		if !s.Mounts {
-			break
-		}
-		names = append(names, access+"/kept")
-		c.Spec.Mounts = append(c.Spec.Mounts, specs.Mount{Destination: "/" + access, Type: "bind", Source: volume, Options: []string{"rbind", access}})
+	if s.Mounts {
+		names = append(names, "rw/kept", "ro/kept")
+		c.Spec.Mounts = append(c.Spec.Mounts,
+			specs.Mount{Destination: "/rw", Type: "bind", Source: volume, Options: []string{"rbind", "rw"}},
+			specs.Mount{Destination: "/ro", Type: "bind", Source: volume, Options: []string{"rbind", "ro"}})
 	}
 	if _, err := s.Engine.Files(t.Context(), c.ID, false); !errors.Is(err, engine.ErrNotFound) {
 		t.Errorf("an absent container: %v", err)
@@ -40,21 +39,7 @@ func conformFiles(t *testing.T, s Subject) {
 				t.Fatal(err)
 			}
 		}
-		within(t, s, c.ID, true, func(root string) {
-			for _, name := range names {
-				err := os.WriteFile(filepath.Join(root, name), []byte(state), 0o600)
-				if (filepath.Dir(name) == "ro") != errors.Is(err, unix.EROFS) {
-					t.Errorf("%s: writing %s: %v", state, name, err)
-				}
-			}
-		})
-		within(t, s, c.ID, false, func(root string) {
-			for _, name := range names {
-				if got, err := os.ReadFile(filepath.Join(root, name)); string(got) != state {
-					t.Errorf("%s: %s has %q, %v", state, name, got, err)
-				}
-			}
-		})
+		writeAndRead(t, s, c.ID, state, names)
 		if got, err := os.ReadFile(filepath.Join(volume, "kept")); s.Mounts && string(got) != state {
 			t.Errorf("%s: the volume has %q, %v", state, got, err)
 		}
@@ -65,6 +50,26 @@ func conformFiles(t *testing.T, s Subject) {
 	if _, err := s.Engine.Files(t.Context(), c.ID, false); !errors.Is(err, engine.ErrNotFound) {
 		t.Errorf("a removed container: %v", err)
 	}
+}
+
+// writeAndRead writes a text to files of a container, except those below the directory ro, and reads all.
+func writeAndRead(t *testing.T, s Subject, id, text string, names []string) {
+	t.Helper()
+	within(t, s, id, true, func(root string) {
+		for _, name := range names {
+			err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600)
+			if (filepath.Dir(name) == "ro") != errors.Is(err, unix.EROFS) {
+				t.Errorf("%s: writing %s: %v", text, name, err)
+			}
+		}
+	})
+	within(t, s, id, false, func(root string) {
+		for _, name := range names {
+			if got, err := os.ReadFile(filepath.Join(root, name)); string(got) != text {
+				t.Errorf("%s: %s has %q, %v", text, name, got, err)
+			}
+		}
+	})
 }
 
 // within calls f with a path of the root directory of a container.

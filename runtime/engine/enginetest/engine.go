@@ -16,8 +16,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
@@ -302,24 +300,6 @@ func (e *Engine) ExecStreams(ctx context.Context, id string, c engine.Command, s
 		_, err = s.Stdout.Write(result.Output)
 	}
 	return result.ExitCode, err
-}
-
-// Files opens a directory of the container in Dir, which is empty at first.
-func (e *Engine) Files(_ context.Context, id string, _ bool) (engine.Files, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.find(id) == nil {
-		return engine.Files{}, fmt.Errorf("opening the files of container %q: %w", id, engine.ErrNotFound)
-	}
-	dir := filepath.Join(e.Dir, id)
-	if err := os.MkdirAll(filepath.Join(dir, "tmp"), 0o755); err != nil {
-		return engine.Files{}, err
-	}
-	root, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return engine.Files{}, err
-	}
-	return engine.Files{Root: root, Close: root.Close}, nil
 }
 
 // Events sends every event to every subscriber.
