@@ -11,7 +11,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/runtime/cluster"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/files"
 )
@@ -225,5 +224,5 @@ func (t *clusterTarget) files(ctx context.Context, at containerPath, _ bool) (fi
 	if err != nil {
 		return nil, nil, err
 	}
-	return &cluster.Path{Pods: t.pods, Pod: pod, Container: container, Name: at.path}, func() {}, nil
+	return t.pods.FilePath(pod, container, at.path), func() {}, nil
 }

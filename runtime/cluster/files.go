@@ -23,26 +23,32 @@ var ErrNoTar = errors.New("its image has no tar, with which files are copied on 
 
 // Path is a path in a container. Files are copied with the tar of its image, as "kubectl cp" does.
 type Path struct {
-	Pods      *Pods
-	Pod       *v1.Pod
-	Container string
-	Name      string // below the root directory
+	name string // below the root directory
+	// exec runs a command in the container.
+	exec func(ctx context.Context, command []string, s engine.Streams) (int32, error)
+}
+
+// FilePath returns a path in a container of the pod.
+func (p *Pods) FilePath(pod *v1.Pod, container, name string) *Path {
+	return &Path{name, func(ctx context.Context, command []string, s engine.Streams) (int32, error) {
+		return p.Exec(ctx, pod, container, command, s)
+	}}
 }
 
 var _ files.Place = (*Path)(nil)
 
 // Top says what the path means as a source.
-func (p *Path) Top() files.Top { return files.TopOf(p.Name) }
+func (p *Path) Top() files.Top { return files.TopOf(p.name) }
 
 // Slash reports whether the path is that of a directory, by its end.
-func (p *Path) Slash() bool { return files.IsDirectory(p.Name) }
+func (p *Path) Slash() bool { return files.IsDirectory(p.name) }
 
 // split returns the directory of the path, and its name there.
 func (p *Path) split() (dir, name string) {
 	if p.Slash() {
-		return "/" + p.Name, "."
+		return "/" + p.name, "."
 	}
-	dir, name = path.Split(p.Name)
+	dir, name = path.Split(p.name)
 	return "/" + dir, name
 }
 
@@ -89,7 +95,7 @@ func (p *Path) read(ctx context.Context, command ...string) (r io.Reader, end fu
 func (p *Path) run(ctx context.Context, s engine.Streams, command []string) error {
 	var messages limited
 	s.Stderr = &messages
-	code, err := p.Pods.Exec(ctx, p.Pod, p.Container, command, s)
+	code, err := p.exec(ctx, command, s)
 	switch {
 	case code == 126 || code == 127 || err != nil && strings.Contains(err.Error(), "executable file not found"):
 		return ErrNoTar
@@ -124,7 +130,7 @@ func (l *limited) Write(p []byte) (int, error) {
 
 // Look archives what is at the path, until tar has said what that is.
 func (p *Path) Look(ctx context.Context) (files.Kind, error) {
-	r, end := p.read(ctx, "tar", "chf", "-", "--no-recursion", "-C", "/", "./"+strings.TrimLeft(p.Name, "/"))
+	r, end := p.read(ctx, "tar", "chf", "-", "--no-recursion", "-C", "/", "./"+strings.TrimLeft(p.name, "/"))
 	h, err := tar.NewReader(r).Next()
 	if err == nil {
 		_ = end(io.ErrClosedPipe)
@@ -149,9 +155,9 @@ func (p *Path) Look(ctx context.Context) (files.Kind, error) {
 
 // Open has tar extract an archive.
 func (p *Path) Open(ctx context.Context, into bool) (files.Sink, string, error) {
-	dir, name := "/"+p.Name, ""
+	dir, name := "/"+p.name, ""
 	if !into {
-		dir, name = path.Split("/" + strings.TrimRight(p.Name, "/"))
+		dir, name = path.Split("/" + strings.TrimRight(p.name, "/"))
 	}
 	r, w := io.Pipe()
 	failed := make(chan error, 1)
