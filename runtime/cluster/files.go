@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
@@ -60,14 +59,11 @@ func (p *Path) Walk(ctx context.Context, put func(files.Entry) error) error {
 	if name == "." {
 		a.Below = ""
 	}
-	err := a.Walk(ctx, put)
-	if err == nil {
-		_, err = io.Copy(io.Discard, r) // it pads the archive
-	}
-	return end(err)
+	return end(a.Walk(ctx, put))
 }
 
-// read begins a command and returns what it writes. end ends it, and returns the error given, or that of the command.
+// read begins a command and returns what it writes. end ends it, at once after an error, and returns the error given,
+// or that of the command.
 func (p *Path) read(ctx context.Context, command ...string) (r io.Reader, end func(error) error) {
 	ctx, cancel := context.WithCancel(ctx)
 	out, w := io.Pipe()
@@ -81,7 +77,7 @@ func (p *Path) read(ctx context.Context, command ...string) (r io.Reader, end fu
 		if err != nil {
 			cancel()
 		}
-		_ = out.CloseWithError(io.ErrClosedPipe)
+		_, _ = io.Copy(io.Discard, out) // the rest, which client-go would complain about
 		ended := <-failed
 		cancel()
 		if err == nil {
@@ -128,26 +124,16 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Look archives what is at the path, until tar has said what that is.
+// Look has tar archive what is at the path if that is a directory, without what it has.
 func (p *Path) Look(ctx context.Context) (files.Kind, error) {
-	r, end := p.read(ctx, "tar", "chf", "-", "--no-recursion", "-C", "/", "./"+strings.TrimLeft(p.name, "/"))
-	h, err := tar.NewReader(r).Next()
-	if err == nil {
-		_ = end(io.ErrClosedPipe)
-		switch h.Typeflag {
-		case tar.TypeDir:
-			return files.Directory, nil
-		case tar.TypeReg:
-			return files.File, nil
-		}
-		return files.Special, nil
-	}
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	err = end(err)
 	var said tarError
-	if errors.As(err, &said) && strings.Contains(said.messages, "No such file or directory") {
+	err := p.run(ctx, engine.Streams{Stdout: io.Discard}, []string{"tar", "chf", "-", "--no-recursion", "-C", "/", "./" + strings.Trim(p.name, "/") + "/."})
+	switch {
+	case err == nil:
+		return files.Directory, nil
+	case errors.As(err, &said) && strings.Contains(said.messages, "Not a directory"):
+		return files.File, nil
+	case errors.As(err, &said) && strings.Contains(said.messages, "No such file or directory"):
 		return files.Absent, nil
 	}
 	return files.Absent, err
