@@ -176,6 +176,20 @@ func wantOwners(t *testing.T, dir string, owners map[string]uint32) {
 	}
 }
 
+// TestCpThirdPartyShim: the root file system of a container with another shim is found, too.
+func TestCpThirdPartyShim(t *testing.T) {
+	b := newBox(t, "")
+	manifest := "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: other}\nhandler: other\n---\n" +
+		strings.Replace(pod("web", "Always", "do", "write /file x", "sleep"), "spec:", "spec:\n  runtimeClassName: other", 1)
+	b.up(t, directory(t, manifest), 0, "--runtime-handler", otherShim(t))
+	dir := t.TempDir()
+	b.cp(t, 0, "", "web:/file", dir)
+	b.cp(t, 0, "", filepath.Join(dir, "file"), "web:/back")
+	if got := b.stat(t, "web", "/back")["/back"]; got.Content != "x\n" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestCpRace: a container that replaces a directory by a link to the machine's files all the time gets none of them and
 // changes none.
 func TestCpRace(t *testing.T) {

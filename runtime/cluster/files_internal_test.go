@@ -166,8 +166,10 @@ func TestFilePathBack(t *testing.T) {
 func TestFilePathWithoutTar(t *testing.T) {
 	t.Parallel()
 	for name, exec := range map[string]func(context.Context, []string, engine.Streams) (int32, error){
-		"a code":    func(context.Context, []string, engine.Streams) (int32, error) { return 127, nil },
-		"a message": func(context.Context, []string, engine.Streams) (int32, error) { return 0, errors.New(`exec: "tar": executable file not found in $PATH`) },
+		"a code": func(context.Context, []string, engine.Streams) (int32, error) { return 127, nil },
+		"a message": func(context.Context, []string, engine.Streams) (int32, error) {
+			return 0, errors.New(`exec: "tar": executable file not found in $PATH`)
+		},
 	} {
 		p := &Path{"x", exec}
 		for way, err := range map[string]error{

@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/runtime/containerd/images"
@@ -55,12 +57,12 @@ func (e *Engine) files(ctx context.Context, s *session, id string, write bool) (
 	if spec.Linux != nil && len(spec.Linux.UIDMappings) > 0 {
 		f.UserNS, f.FirstID = true, spec.Linux.UIDMappings[0].HostID
 	}
-	root, namespace, err := e.rootOfProcess(ctx, s, id)
+	mounts, err := s.SnapshotService(record.Snapshotter).Mounts(ctx, record.SnapshotKey)
+	if err != nil {
+		return f, fmt.Errorf("looking for its root file system: %w", images.NativeError(err))
+	}
+	root, namespace, err := e.rootOfProcess(ctx, s, id, mounts)
 	if errors.Is(err, engine.ErrNotFound) {
-		var mounts []mount.Mount
-		if mounts, err = s.SnapshotService(record.Snapshotter).Mounts(ctx, record.SnapshotKey); err != nil {
-			return f, fmt.Errorf("looking for its root file system: %w", images.NativeError(err))
-		}
 		root, namespace, err = ended{filepath.Join(e.o.State, "files"), &spec, mounts, write}.mounted()
 	}
 	if err != nil {
@@ -73,8 +75,8 @@ func (e *Engine) files(ctx context.Context, s *session, id string, write bool) (
 }
 
 // rootOfProcess returns handles of the root directory of a container's first process and of its mount namespace. Of one
-// that has ended it is ErrNotFound.
-func (e *Engine) rootOfProcess(ctx context.Context, s *session, id string) (root, namespace *os.File, err error) {
+// that has ended it is ErrNotFound. A third-party shim may run it in a virtual machine: then its process is another one.
+func (e *Engine) rootOfProcess(ctx context.Context, s *session, id string, rootfs []mount.Mount) (root, namespace *os.File, err error) {
 	known, _, _ := e.containers.get(id)
 	if known.State == engine.StateExited || known.State == engine.StateUnknown {
 		return nil, nil, engine.ErrNotFound
@@ -97,10 +99,11 @@ func (e *Engine) rootOfProcess(ctx context.Context, s *session, id string) (root
 	}
 	if root, err = openIn(dir, "root", unix.O_PATH|unix.O_DIRECTORY); err == nil {
 		err = isApart(namespace)
-	} else {
-		err = unlessEnded(err)
 	}
-	if err != nil {
+	if err == nil && e.thirdParty(id) {
+		err = hasRootfs(dir, rootfs)
+	}
+	if err = unlessEnded(err); err != nil {
 		_ = namespace.Close()
 		if root != nil {
 			_ = root.Close()
@@ -136,6 +139,23 @@ func isApart(namespace *os.File) error {
 		return err
 	}
 	if os.SameFile(theirs, ours) {
+		return errOutOfReach
+	}
+	return nil
+}
+
+// hasRootfs refuses a process, of which dir is the directory in /proc, whose root file system is not the container's.
+func hasRootfs(dir *os.File, rootfs []mount.Mount) error {
+	text, err := openIn(dir, "mountinfo", unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = text.Close() }()
+	roots, err := mountinfo.GetMountsFromReader(text, mountinfo.SingleEntryFilter("/"))
+	if err != nil {
+		return err
+	}
+	if len(rootfs) == 1 && rootfs[0].Type == "overlay" && !slices.ContainsFunc(roots, layersOf(rootfs[0].Options).isMountedAt) {
 		return errOutOfReach
 	}
 	return nil

@@ -158,13 +158,21 @@ func layersOf(options []string) layers {
 func (o layers) findMounted() (string, error) {
 	at := ""
 	_, err := mountinfo.GetMounts(func(i *mountinfo.Info) (skip, stop bool) {
-		if i.FSType == "overlay" && o.upper != "" && slices.Contains(strings.Split(i.VFSOptions, ","), "upperdir="+o.upper) {
+		if o.isMountedAt(i) {
 			at = i.Mountpoint
 		}
 		return true, at != ""
 	})
 	return at, err
 }
+
+// isMountedAt reports whether a mount is an overlay with the same upper layer.
+func (o layers) isMountedAt(i *mountinfo.Info) bool {
+	return i.FSType == "overlay" && o.upper != "" && slices.Contains(strings.Split(escapes.Replace(i.VFSOptions), ","), "upperdir="+o.upper)
+}
+
+// escapes are those of proc_pid_mountinfo(5).
+var escapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // commonDir returns the directory that has all the paths.
 func commonDir(paths []string) string {

@@ -118,7 +118,7 @@ func TestCopyKeeps(t *testing.T) {
 	t.Parallel()
 	local, root := t.TempDir(), t.TempDir()
 	write(t, local, "d/file=text", "d/empty=", "d/sub/deep=x", "d/link=->sub/deep", "d/out=->/etc/passwd", "d/hard=y", "d/a\nb=z", "d/none/")
-	for name, mode := range map[string]os.FileMode{"d/file": 0o640 | fs.ModeSetuid, "d/empty": 0o400, "d/sub": 0o555, "d": 0o1777 &^ 0o1000 | fs.ModeSticky} {
+	for name, mode := range map[string]os.FileMode{"d/file": 0o640 | fs.ModeSetuid, "d/empty": 0o400, "d/sub": 0o555, "d": 0o1777&^0o1000 | fs.ModeSticky} {
 		if err := os.Chmod(filepath.Join(local, name), mode); err != nil {
 			t.Fatal(err)
 		}
