@@ -26,10 +26,10 @@ func (b *box) cp(t *testing.T, code int, message string, args ...string) {
 	}
 }
 
-// stat returns what a container says of its files.
-func (b *box) stat(t *testing.T, pod string, paths ...string) map[string]insideFile {
+// stat returns what the container of the pod web says of its files.
+func (b *box) stat(t *testing.T, paths ...string) map[string]insideFile {
 	t.Helper()
-	r := b.run(t, "exec", pod, "--", "/bin/box", "facts", "-stat", strings.Join(paths, ","))
+	r := b.run(t, "exec", "web", "--", "/bin/box", "facts", "-stat", strings.Join(paths, ","))
 	var facts struct{ Files map[string]insideFile }
 	if err := json.Unmarshal([]byte(r.stdout), &facts); err != nil {
 		t.Fatalf("%v: %s%s", err, r.stdout, r.stderr)
@@ -84,13 +84,13 @@ func TestCp(t *testing.T) {
 			b.cp(t, 0, "", file, "web:"+target)
 		}
 		want := insideFile{UID: 1234, GID: 5678, Mode: "0640"}
-		for path, got := range b.stat(t, "web", "/data/new", "/memory/file", "/dev/shm/file") {
+		for path, got := range b.stat(t, "/data/new", "/memory/file", "/dev/shm/file") {
 			if got.Error = ""; got != want { // its user cannot read it
 				t.Errorf("%s: %+v", path, got)
 			}
 		}
 		// A mount is written to where it is: nothing can replace it.
-		if got := b.stat(t, "web", "/etc/hosts")["/etc/hosts"]; got.Content != "text" || got.Mode != "0644" {
+		if got := b.stat(t, "/etc/hosts")["/etc/hosts"]; got.Content != "text" || got.Mode != "0644" {
 			t.Errorf("/etc/hosts: %+v", got)
 		}
 		for from, content := range map[string]string{"/own": "computed\n", "/data/new": "text", "/data/shared": "computed\n", "/fixed/shared": "computed\n", "/etc/hosts": "text"} {
@@ -102,7 +102,7 @@ func TestCp(t *testing.T) {
 		b.cp(t, 0, "", "-c", "first", file, "web:/data/late")
 		b.cp(t, 0, "", "-c", "first", file, "web:/late")
 		b.cp(t, 1, "read-only file system", "-c", "first", file, "web:/fixed/late")
-		if got := b.stat(t, "web", "/data/late")["/data/late"]; got.UID != 1234 {
+		if got := b.stat(t, "/data/late")["/data/late"]; got.UID != 1234 {
 			t.Errorf("/data/late: %+v", got)
 		}
 		b.cp(t, 0, "", "-c", "first", "web:/late", filepath.Join(dir, "late"))
@@ -143,7 +143,7 @@ func TestCpUsers(t *testing.T) {
 		for _, target := range []string{"/", "/data", "/memory", "/dev/shm", "/dev"} {
 			b.cp(t, 0, "", filepath.Join(dir, "d"), "web:"+target)
 			at := filepath.Join(target, "d")
-			got := b.stat(t, "web", at, at+"/root", at+"/user", at+"/none")
+			got := b.stat(t, at, at+"/root", at+"/user", at+"/none")
 			for name, id := range map[string]int{"": 0, "/root": 0, "/user": 1234, "/none": 65534} {
 				if f := got[at+name]; f.UID != id || f.GID != id || f.Error != "" || name != "" && f.Content != name[1:] {
 					t.Errorf("%s: %+v, want the owner %d", at+name, f, id)
@@ -154,7 +154,7 @@ func TestCpUsers(t *testing.T) {
 			wantOwners(t, back, map[string]uint32{"": 0, "root": 0, "user": 1234, "none": 65534})
 		}
 		b.cp(t, 0, "", "-c", "first", filepath.Join(dir, "d"), "web:/data/ended")
-		if f := b.stat(t, "web", "/data/ended/user")["/data/ended/user"]; f.UID != 1234 || f.Content != "user" {
+		if f := b.stat(t, "/data/ended/user")["/data/ended/user"]; f.UID != 1234 || f.Content != "user" {
 			t.Errorf("by a container that has ended: %+v", f)
 		}
 		b.cp(t, 0, "", "-c", "first", filepath.Join(dir, "d"), "web:/own-d")
@@ -185,7 +185,7 @@ func TestCpThirdPartyShim(t *testing.T) {
 	dir := t.TempDir()
 	b.cp(t, 0, "", "web:/file", dir)
 	b.cp(t, 0, "", filepath.Join(dir, "file"), "web:/back")
-	if got := b.stat(t, "web", "/back")["/back"]; got.Content != "x\n" {
+	if got := b.stat(t, "/back")["/back"]; got.Content != "x\n" {
 		t.Errorf("%+v", got)
 	}
 }
