@@ -37,10 +37,11 @@ func (p *program) cpCommand() *cli.Command {
 	c := &cpCommand{program: p}
 	return p.command(cli.Command{
 		Name: "cp", Usage: "copy files from or to a container", ArgsUsage: "[[NAMESPACE/]POD:]PATH [[NAMESPACE/]POD:]PATH",
-		Description: "Copies like \"docker cp\": into the target if that is a directory, else to it. A source that ends in\n" +
-			"/. stands for the contents of a directory. Paths in containers begin at their root directory. The\n" +
-			"container may have ended, and its image needs no programs. \"-\" is a tar archive on standard input\n" +
-			"or output. A file of this machine with a colon in its name is written with a directory: ./a:b.",
+		Description: "Copies like \"docker cp\": into the target if that is a directory, else to it. A source that\n" +
+			"ends in /. stands for the contents of a directory. Paths in containers begin at their root\n" +
+			"directory. A container may have ended, and its image needs no programs; on a cluster it must\n" +
+			"run and have tar. \"-\" is a tar archive on standard input or output. A file of this machine with\n" +
+			"a colon in its name is written with a directory: ./a:b.",
 		Flags: []cli.Flag{containerFlag(&c.container)},
 	}, c, &c.pastFlags)
 }
