@@ -111,6 +111,20 @@ func (p *Pods) awaitExit(ctx context.Context, pod *v1.Pod, id string, changes <-
 	}
 }
 
+// Files opens the file system of the newest instance of a container of the pod, which may have ended. The caller closes
+// it.
+func (p *Pods) Files(ctx context.Context, pod *v1.Pod, container string, write bool) (engine.Files, error) {
+	obs, err := p.observe(ctx, pod)
+	if err != nil {
+		return engine.Files{}, err
+	}
+	at, ok := obs.Containers[container]
+	if !ok || at.State == engine.StateCreated {
+		return engine.Files{}, fmt.Errorf("container %q of pod %q has not been started", container, podspec.FullName(pod))
+	}
+	return p.o.Engine.Files(ctx, at.ID, write)
+}
+
 // Processes returns the IDs of the first processes of the pod's running containers, by the names of the
 // containers.
 func (p *Pods) Processes(ctx context.Context, pod *v1.Pod) (map[string]int, error) {

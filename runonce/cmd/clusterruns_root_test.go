@@ -37,6 +37,7 @@ func clusterTests() []struct {
 		{"Preempted", clusterPreempted},
 		{"TwoRuns", clusterTwoRuns},
 		{"Overtaken", clusterOvertaken},
+		{"Copies", clusterCopies},
 		{"ExpiringToken", clusterExpiringToken},
 		{"InCluster", clusterInCluster},
 		{"Images", clusterImages},

@@ -67,6 +67,7 @@ func (t *clusterTarget) input(o *manifests.Options) {
 func (t *clusterTarget) open(ctx context.Context, namespaces func() []string) (err error) {
 	// It keeps working after an interrupt, since pods may have to be removed then.
 	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	t.close() // of other namespaces
 	t.opened, t.cancel = time.Now(), cancel
 	defer t.display.Wait("waiting for the cluster")()
 	o := cluster.Options{

@@ -48,7 +48,10 @@ func logged(t *testing.T, containers ...string) string {
 func TestComplete(t *testing.T) {
 	t.Parallel()
 	logs := logged(t, "default_web_1/main", "default_web_1/side", "default_web_1/.lock", "default_db_2/pg", "prod_db_3/pg", "junk")
-	empty := t.TempDir()
+	empty, unreadable := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(unreadable, "pods"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		line string // a space before the end: an empty word
 		want string
@@ -99,11 +102,14 @@ func TestComplete(t *testing.T) {
 		{"logs --log-dir /none ", ""},
 		{"exec --log-dir LOGS web -c ", "main side"},
 		{"port-forward --root EMPTY --log-dir LOGS pr", ""},
+		{"cp --log-dir LOGS prod/db:/x . -c p", "pg"},
+		{"cp --log-dir LOGS . prod/db : /x -c p", "pg"},
+		{"cp --root UNREADABLE --log-dir LOGS we", "web: :files"}, // without the right to read the records
 		{"down --root EMPTY --log-dir LOGS w", ":files"},
 		{"nonsense --no-such ", ":files"},
-		{"", "run watch plan validate ps logs events exec attach port-forward down images version completion help :files"},
+		{"", "run watch plan validate ps logs events exec attach cp port-forward down images version completion help :files"},
 	} {
-		line := strings.NewReplacer("LOGS", logs, "EMPTY", empty).Replace(c.line)
+		line := strings.NewReplacer("LOGS", logs, "EMPTY", empty, "UNREADABLE", unreadable).Replace(c.line)
 		want := strings.Fields(c.want)
 		if diff := cmp.Diff(want, completions(t, strings.Split(line, " ")...), cmpEmpty); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", c.line, diff)

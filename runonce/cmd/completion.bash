@@ -7,6 +7,7 @@ _runonce() {
 			files=1
 		else
 			COMPREPLY+=("$line")
+			[[ "$line" != *: ]] || compopt -o nospace 2>/dev/null
 		fi
 	done < <("${COMP_WORDS[@]:0:COMP_CWORD+1}" --generate-bash-completion 2>/dev/null)
 	[[ -n "$files" ]] || return

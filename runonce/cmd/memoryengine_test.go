@@ -65,7 +65,7 @@ func newMemory(t *testing.T) *memory {
 	root := t.TempDir()
 	return &memory{
 		root:      root,
-		engine:    &enginetest.Engine{Program: (&enginetest.Box{}).Program, Store: store},
+		engine:    &enginetest.Engine{Program: (&enginetest.Box{}).Program, Store: store, Dir: filepath.Join(root, "containers")},
 		sandboxes: &enginetest.Sandboxes{Records: record.Open(root, filepath.Join(root, "state"))},
 		cgroups:   &enginetest.Cgroups{},
 	}

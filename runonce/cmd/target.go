@@ -17,6 +17,7 @@ import (
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/cluster"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/files"
 	"github.com/runonce/runonce/runtime/logs"
 )
 
@@ -56,6 +57,9 @@ type target interface {
 	// destination returns the pod or the Service that a reference names; the namespace may be "". If it is a Closer, it
 	// has to be closed.
 	destination(ctx context.Context, ref, namespace string) (portforward.Destination, error)
+	// files returns a path in a container, which is released when the copy has ended. write says that something is
+	// copied to it.
+	files(ctx context.Context, at containerPath, write bool) (place files.Place, release func(), err error)
 	// stop stops a pod and removes it. It returns the word for that.
 	stop(ctx context.Context, pod *v1.Pod) (done string, err error)
 	// clean removes what is left of pods that were stopped.

@@ -62,7 +62,7 @@ func subject(t *testing.T, p testDirs) enginetest.Subject {
 	current := e
 	t.Cleanup(func() { closeEngine(t, current) })
 	return enginetest.Subject{
-		Engine: e, Present: boxRef, Absent: "localhost/none:1",
+		Engine: e, Present: boxRef, Absent: "localhost/none:1", Mounts: true,
 		Config: func(t *testing.T, podUID, name string, args ...string) engine.ContainerConfig {
 			c := p.box(t, engine.ContainerID(podUID, name, time.Unix(0, 0), 0), args...)
 			c.PodUID, c.Name = podUID, name

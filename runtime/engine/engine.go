@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -60,6 +61,10 @@ type Engine interface {
 	// to its first process, and what that writes from now on to Stdout and Stderr. It returns nil when the output
 	// has ended.
 	Attach(ctx context.Context, id string, s Streams) error
+	// Files opens the file system of a container as its own processes see it, with its volumes, or
+	// saw it when they ended: then without the file systems of the kernel and those in memory
+	// only. It is opened for reading, or also for writing. The caller closes it.
+	Files(ctx context.Context, id string, write bool) (Files, error)
 	// Events sends an event for each container that starts, exits or runs out of memory,
 	// until ctx is done; then the channel is closed. The receiver must not stop reading.
 	Events(ctx context.Context) (<-chan Event, error)
@@ -193,6 +198,19 @@ type Streams struct {
 	Started func()
 	// Recent asks, when attaching, for the recent output first: at least 16 KiB, if there is as much.
 	Recent bool
+}
+
+// Files is the file system of a container.
+type Files struct {
+	// Root is a handle (O_PATH) of its root directory. Paths must be resolved below it: links in
+	// the container are made by others (openat2(2), RESOLVE_IN_ROOT).
+	Root *os.File
+	// In a user namespace, users and groups from 0 on are the host's from FirstID on, UserIDs of
+	// them. Files that still belong to others are those of the image.
+	UserNS  bool
+	FirstID uint32
+	// Close releases it. Root must not be used any more.
+	Close func() error
 }
 
 // Size is the size of a terminal in characters.

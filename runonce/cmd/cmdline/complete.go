@@ -1,6 +1,7 @@
 package cmdline
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -159,6 +160,11 @@ func (l *commandLine) argumentsOf(usage string) (all []string) {
 	if strings.Contains(usage, "POD") {
 		all = podNames(l.pods())
 	}
+	if strings.Contains(usage, "POD:") { // a path of it follows
+		for i := range all {
+			all[i] += ":"
+		}
+	}
 	if strings.Contains(usage, "PATH") {
 		all = append(all, files)
 	}
@@ -240,6 +246,11 @@ func (l *commandLine) containers() []string {
 	pod := "*"
 	if len(l.arguments) > 0 {
 		pod = l.arguments[0]
+	}
+	for i, argument := range l.arguments { // that of cp which is in a container; a colon is a word of its own in bash
+		if before, _, ok := strings.Cut(argument, ":"); ok && l.Command.Name == "cp" {
+			pod = cmp.Or(before, l.arguments[max(0, i-1)])
+		}
 	}
 	namespace, name, ok := strings.Cut(pod, "/")
 	if !ok {

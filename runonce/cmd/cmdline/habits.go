@@ -29,7 +29,7 @@ var habits = map[string]string{
 	"log":    `use "runonce logs POD"`,
 	"load":   importHabit, "import": importHabit, "pull": `use "runonce images pull PATH"`, "save": `use "runonce images bundle"`,
 	"image": `use "runonce images list"`, "rmi": `use "runonce images rm IMAGE"`,
-	"debug": attachHabit, "cp": `runonce cannot copy files of containers: mount a volume`,
+	"debug":  attachHabit,
 	"enable": unitHabit, "disable": unitHabit,
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 // terminal interprets what the bars use: lines, and going up with everything below erased.
@@ -111,6 +113,28 @@ pulled image registry.example/xx (120 MB in 9s)
 default/a: Running
 `)
 	})
+}
+
+// TestCopying: a copy that takes long is shown while it does, also if its size is not known, and then no longer.
+func TestCopying(t *testing.T) {
+	t.Parallel()
+	copies := func(total int64) func(e *events) {
+		return func(e *events) {
+			for i := range int64(160) {
+				e.transfer(engine.Transfer{Step: engine.Copying, Name: `"web:/x\ny"`, Done: i * 7e5, Total: total})
+				time.Sleep(70 * time.Millisecond)
+			}
+			e.transfer(engine.Transfer{Step: engine.Copying, Name: `"web:/x\ny"`, Done: 120e6, Total: total, Ended: true})
+		}
+	}
+	for total, want := range map[int64]string{
+		0:     "copying \"web:/x\\ny\" 99 MB, 9.9 MB/s\n",
+		120e6: "copying \"web:/x\\ny\" 99 of 120 MB, 9.9 MB/s, 3s left\n",
+	} {
+		if got := shown(t, Lines, nil, copies(total)); got != want {
+			t.Errorf("%d: %q, want %q", total, got, want)
+		}
+	}
 }
 
 // TestRowFits: a row is never wider than the terminal, and loses its bar first.

@@ -23,6 +23,8 @@ type Subject struct {
 	// Config describes a container of the pod that runs the test program with the
 	// arguments. Its LogPath is in a directory of the test.
 	Config func(t *testing.T, podUID, name string, args ...string) engine.ContainerConfig
+	// Mounts says that containers have the mounts of their specs.
+	Mounts bool
 	// Reopen leaves the engine without stopping anything, as the end of a process does, and
 	// opens it like a later process. It calls between while nothing watches.
 	Reopen func(t *testing.T, between func()) engine.Engine
@@ -56,6 +58,7 @@ func Conform(t *testing.T, open func(t *testing.T) Subject) {
 		{"exec cut off", conformExecCutOff},
 		{"exec with streams", conformExecStreams},
 		{"attach", conformAttach},
+		{"files", conformFiles},
 		{"events", conformEvents},
 		{"images", conformImages},
 		{"a pause process", conformPause},

@@ -67,6 +67,9 @@ type Engine struct {
 	PullTakes time.Duration
 	// Layers are the sizes of containers' own layers, by container name.
 	Layers map[string]int64
+	// Dir has the root directory of each container, by ID, as far as one was opened. Programs do not
+	// use it.
+	Dir string
 
 	mu         sync.Mutex
 	containers []*process

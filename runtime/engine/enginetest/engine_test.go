@@ -13,8 +13,9 @@ import (
 
 func TestEngineConforms(t *testing.T) {
 	t.Parallel()
-	enginetest.Conform(t, func(*testing.T) enginetest.Subject {
+	enginetest.Conform(t, func(t *testing.T) enginetest.Subject {
 		e := &enginetest.Engine{
+			Dir:     t.TempDir(),
 			Program: (&enginetest.Box{}).Program,
 			Store: map[string]engine.Image{
 				"localhost/box:1": {Ref: "localhost/box:1", ID: "sha256:1", Passwd: []byte("root:x:0:0::/:\n")},
