@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
+	"github.com/runonce/runonce/internal/podusage"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/backend"
@@ -48,6 +50,9 @@ type target interface {
 	printLog(ctx context.Context, o logOptions, to logs.Sinks) error
 	// events shows the events of pods. If they are followed, it shows them again when others have happened.
 	events(ctx context.Context, o eventOptions, show func([]report.Event) error) error
+	// usage returns what the pods, which list has returned, use of processors and memory on average over the interval,
+	// nil for those of which that is not known because they do not run or were just started.
+	usage(ctx context.Context, pods []*v1.Pod, interval time.Duration) ([]*podusage.Pod, error)
 	// exec runs a command in a container, and returns its exit code.
 	exec(ctx context.Context, o execOptions, s engine.Streams) (int32, error)
 	// stop stops a pod and removes it. It returns the word for that.
@@ -91,7 +96,7 @@ func (f *creationFlags) flags() []cli.Flag {
 }
 
 // machineFlags are flags, besides those of some categories, that mean nothing on a cluster.
-var machineFlags = []string{"cgroup-driver", "pod-pids-limit", "container-logs", "logs", "images", "user", "workdir", "env"}
+var machineFlags = []string{"cgroup-driver", "pod-pids-limit", "container-logs", "logs", "images", "user", "workdir", "env", "interval"}
 
 // machine returns this machine as a target.
 func (p *program) machine(o backend.Options) *nodeTarget {

@@ -32,7 +32,7 @@ func TestUsage(t *testing.T) {
 		{"kube down x", `unknown command "kube": use "runonce down PATH"`},
 		{"play kube x", `unknown command "play": use "runonce run PATH"`},
 		{"compose up -d", `unknown command "compose": use "runonce run PATH"`},
-		{"top", `unknown command "top": runonce does not measure pods`},
+		{"stats", `unknown command "stats": use "runonce top"`},
 		{"status web", `unknown command "status": use "runonce ps"`},
 		{"wait web", `unknown command "wait": "runonce run --until ready PATH" waits for pods`},
 		{"config view", `unknown command "config": use "runonce validate PATH" for manifests`},

@@ -22,9 +22,9 @@ var habits = map[string]string{
 	"reload":  changeHabit, "replace": changeHabit, "edit": changeHabit, "patch": changeHabit, "scale": changeHabit,
 	"get": listHabit, "ls": listHabit, "list": listHabit, "status": listHabit, "pod ps": listHabit, "container": listHabit,
 	"describe": showHabit, "inspect": showHabit, "get events": eventsHabit,
-	"wait": `"runonce run --until ready PATH" waits for pods, and starts those that do not run`,
-	"top":  usageHabit, "stats": usageHabit,
-	"diff": `use "runonce plan PATH"`, "lint": `use "runonce validate PATH"`,
+	"wait":  `"runonce run --until ready PATH" waits for pods, and starts those that do not run`,
+	"stats": usageHabit,
+	"diff":  `use "runonce plan PATH"`, "lint": `use "runonce validate PATH"`,
 	"config": `use "runonce validate PATH" for manifests; "runonce help" says where settings are`,
 	"log":    `use "runonce logs POD"`,
 	"load":   importHabit, "import": importHabit, "pull": `use "runonce images pull PATH"`, "save": `use "runonce images bundle"`,
@@ -42,7 +42,7 @@ const (
 	listHabit   = `use "runonce ps"`
 	showHabit   = `use "runonce ps POD" or "runonce ps -o yaml"`
 	eventsHabit = `use "runonce events"`
-	usageHabit  = `runonce does not measure pods; "systemd-cgtop" shows their cgroups`
+	usageHabit  = `use "runonce top"`
 	importHabit = `use "runonce images import PATH"`
 	attachHabit = `use "runonce exec POD -- COMMAND" to run a command in a container, and "runonce logs POD" for its output`
 	unitHabit   = `this is for systemd, as in "systemctl enable runonce.service"`
