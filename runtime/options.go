@@ -10,7 +10,7 @@ import (
 
 	"github.com/runonce/runonce/internal/podevent"
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/runtime/cgroup"
+	"github.com/runonce/runonce/internal/podusage"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/image"
@@ -100,7 +100,7 @@ type Cgroups interface {
 	Remove(ctx context.Context, pod *v1.Pod) error
 	// Usage returns what the pod has used, and its containers by their IDs, of which those that have no cgroup are
 	// left out. Without a cgroup of the pod the error wraps fs.ErrNotExist.
-	Usage(pod *v1.Pod, ids []string) (of cgroup.Usage, containers map[string]cgroup.Usage, err error)
+	Usage(pod *v1.Pod, ids []string) (of podusage.Sample, containers map[string]podusage.Sample, err error)
 }
 
 // traced runs f and reports it to the trace.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/internal/podusage"
-	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/engine"
 )
 
@@ -60,8 +58,8 @@ func (p *Pods) Usage(ctx context.Context, pods []*v1.Pod, interval time.Duration
 type usageSample struct {
 	at         time.Time
 	ids        map[string]string // of the containers that run, by their names
-	pod        cgroup.Usage
-	containers map[string]cgroup.Usage // by ID
+	pod        podusage.Sample
+	containers map[string]podusage.Sample // by ID
 }
 
 // sampleUsage reads what the pod has used, and its containers with the IDs, nil for those that run now. A pod that is
@@ -96,22 +94,13 @@ func (p *Pods) sampleUsage(ctx context.Context, pod *v1.Pod, ids map[string]stri
 // since returns what the pod has used between two samples.
 func (s usageSample) since(before usageSample, pod *v1.Pod) podusage.Pod {
 	took := s.at.Sub(before.at)
-	out := podusage.Pod{Usage: rate(s.pod, before.pod, took), Containers: []podusage.Container{}}
+	out := podusage.Pod{Usage: s.pod.Since(before.pod, took), Containers: []podusage.Container{}}
 	for _, c := range podspec.Containers(pod) {
 		id := s.ids[c.Name]
 		now, ok := s.containers[id]
 		if then, both := before.containers[id]; ok && both {
-			out.Containers = append(out.Containers, podusage.Container{Name: c.Name, Usage: rate(now, then, took)})
+			out.Containers = append(out.Containers, podusage.Container{Name: c.Name, Usage: now.Since(then, took)})
 		}
 	}
 	return out
-}
-
-// rate returns what was used between two samples with this time between them.
-func rate(now, before cgroup.Usage, took time.Duration) podusage.Usage {
-	u := podusage.Usage{MemoryBytes: int64(now.WorkingSet)}
-	if used := now.CPU - before.CPU; used > 0 && took > 0 {
-		u.CPUMillicores = int64(math.Round(1000 * used.Seconds() / took.Seconds()))
-	}
-	return u
 }

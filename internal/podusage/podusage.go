@@ -1,6 +1,28 @@
 // Package podusage has what pods use of processors and memory at a moment.
 package podusage
 
+import (
+	"math"
+	"time"
+)
+
+// Sample is what processes have used up to a moment.
+type Sample struct {
+	CPU    time.Duration // of all processors together, since a beginning that is the same for all samples
+	Memory uint64        // bytes, at the moment
+	// WorkingSet is Memory without the file cache that the kernel takes back first.
+	WorkingSet uint64
+}
+
+// Since returns what is used, by a sample and the one that was taken this time before.
+func (s Sample) Since(before Sample, took time.Duration) Usage {
+	u := Usage{MemoryBytes: int64(s.WorkingSet)}
+	if used := s.CPU - before.CPU; used > 0 && took > 0 {
+		u.CPUMillicores = int64(math.Round(1000 * used.Seconds() / took.Seconds()))
+	}
+	return u
+}
+
 // Usage is what is used of processors and memory. Its JSON is part of documents.
 type Usage struct {
 	CPUMillicores int64 `json:"cpuMillicores"` // thousandths of a processor, on average while it was measured

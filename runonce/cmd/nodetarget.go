@@ -288,6 +288,7 @@ func (t *nodeTarget) stateOf(pod *v1.Pod) (report.PodState, error) {
 	if err != nil {
 		return state, err
 	}
+	state.Node = r.Node
 	_, provided := pod.Annotations[podspec.AnnotationNode]
 	state.Watched = provided || t.records.IsWatched(r)
 	if o := r.Outcome; o != nil {

@@ -11,25 +11,19 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podusage"
 )
 
-// Usage is what the processes of a cgroup and of those below it have used.
-type Usage struct {
-	CPU    time.Duration // of all processors together, since the cgroup was created
-	Memory uint64        // bytes that are charged to the cgroup now
-	// WorkingSet is Memory without the file cache that the kernel takes back first, as cAdvisor computes
-	// it (container/libcontainer/handler.go, setMemoryStats).
-	WorkingSet uint64
-}
-
-// Usage returns what the pod has used, and those of its containers that have the IDs. One that has no cgroup any
-// more is left out; if the pod has none, the error wraps fs.ErrNotExist.
-func (t Tree) Usage(pod *v1.Pod, ids []string) (of Usage, containers map[string]Usage, err error) {
+// Usage returns what the pod has used since its cgroup was created, and those of its containers that have the IDs. One
+// that has no cgroup any more is left out; if the pod has none, the error wraps fs.ErrNotExist. The working set is
+// computed as by cAdvisor (container/libcontainer/handler.go, setMemoryStats).
+func (t Tree) Usage(pod *v1.Pod, ids []string) (of podusage.Sample, containers map[string]podusage.Sample, err error) {
 	at := t.locate(pod).path
 	if of, err = t.usage(at); err != nil {
-		return Usage{}, nil, fmt.Errorf("reading what cgroup %s uses: %w", at, err)
+		return podusage.Sample{}, nil, fmt.Errorf("reading what cgroup %s uses: %w", at, err)
 	}
-	containers = map[string]Usage{}
+	containers = map[string]podusage.Sample{}
 	for _, id := range ids {
 		for _, dir := range within(filepath.Join(t.dirs["memory"], at), id) {
 			used, err := t.usage(filepath.Join(at, filepath.Base(dir)))
@@ -37,7 +31,7 @@ func (t Tree) Usage(pod *v1.Pod, ids []string) (of Usage, containers map[string]
 			case err == nil:
 				containers[id] = used
 			case !gone(err):
-				return Usage{}, nil, fmt.Errorf("reading what container %s uses: %w", id, err)
+				return podusage.Sample{}, nil, fmt.Errorf("reading what container %s uses: %w", id, err)
 			}
 		}
 	}
@@ -45,7 +39,7 @@ func (t Tree) Usage(pod *v1.Pod, ids []string) (of Usage, containers map[string]
 }
 
 // usage reads what the cgroup with the path has used.
-func (t Tree) usage(at string) (u Usage, err error) {
+func (t Tree) usage(at string) (u podusage.Sample, err error) {
 	cpu, memory := filepath.Join(t.dirs["cpu"], at), filepath.Join(t.dirs["memory"], at)
 	var used, inactive uint64
 	field := "inactive_file"

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/runonce/runonce/internal/podusage"
 )
 
 // hierarchy writes the files of cgroups and returns a tree that is mounted there.
@@ -60,11 +62,11 @@ func TestUsage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(Usage{CPU: 2500 * time.Millisecond, Memory: 1000, WorkingSet: 700}, pod); diff != "" {
+			if diff := cmp.Diff(podusage.Sample{CPU: 2500 * time.Millisecond, Memory: 1000, WorkingSet: 700}, pod); diff != "" {
 				t.Error(diff)
 			}
 			// A cache that is larger than what is charged leaves nothing, and not a number below zero.
-			if diff := cmp.Diff(map[string]Usage{"a": {CPU: 1500 * time.Millisecond, Memory: 400}}, containers); diff != "" {
+			if diff := cmp.Diff(map[string]podusage.Sample{"a": {CPU: 1500 * time.Millisecond, Memory: 400}}, containers); diff != "" {
 				t.Error(diff)
 			}
 			if _, _, err := tree.Usage(testPod("y", nil, nil), nil); !errors.Is(err, fs.ErrNotExist) {

@@ -14,8 +14,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/podusage"
 	machine "github.com/runonce/runonce/internal/process"
-	"github.com/runonce/runonce/runtime/cgroup"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/record"
 )
@@ -143,7 +143,7 @@ func (c *Cgroups) Remove(_ context.Context, pod *v1.Pod) error {
 }
 
 // Usage returns what the containers have used by now, and the pod as much as all of them.
-func (c *Cgroups) Usage(pod *v1.Pod, ids []string) (of cgroup.Usage, containers map[string]cgroup.Usage, err error) {
+func (c *Cgroups) Usage(pod *v1.Pod, ids []string) (of podusage.Sample, containers map[string]podusage.Sample, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.pods[pod.UID] {
@@ -152,13 +152,13 @@ func (c *Cgroups) Usage(pod *v1.Pod, ids []string) (of cgroup.Usage, containers 
 	if c.begun.IsZero() {
 		c.begun = time.Now()
 	}
-	each := cgroup.Usage{
+	each := podusage.Sample{
 		CPU: time.Duration(c.Processors * float64(time.Since(c.begun))), Memory: 2 * c.WorkingSet, WorkingSet: c.WorkingSet,
 	}
-	containers = map[string]cgroup.Usage{}
+	containers = map[string]podusage.Sample{}
 	for _, id := range ids {
 		containers[id] = each
-		of = cgroup.Usage{CPU: of.CPU + each.CPU, Memory: of.Memory + each.Memory, WorkingSet: of.WorkingSet + each.WorkingSet}
+		of = podusage.Sample{CPU: of.CPU + each.CPU, Memory: of.Memory + each.Memory, WorkingSet: of.WorkingSet + each.WorkingSet}
 	}
 	return of, containers, nil
 }
