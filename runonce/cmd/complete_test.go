@@ -89,6 +89,7 @@ func TestComplete(t *testing.T) {
 		{"images prune ", ""},
 		{"ps --root EMPTY --log-dir LOGS w", ""},
 		{"top --sort-by ", "cpu memory"},
+		{"describe --root EMPTY --log-dir LOGS w", "web"},
 		{"completion ", "bash zsh fish"},
 		{"help v", "validate version"},
 		{"logs --log-dir LOGS ", "web default/db default/web prod/db"},
@@ -101,7 +102,7 @@ func TestComplete(t *testing.T) {
 		{"exec --log-dir LOGS web -c ", "main side"},
 		{"down --root EMPTY --log-dir LOGS w", ":files"},
 		{"nonsense --no-such ", ":files"},
-		{"", "run watch plan validate ps logs events top exec down images version completion help :files"},
+		{"", "run watch plan validate ps logs events describe top exec down images version completion help :files"},
 	} {
 		line := strings.NewReplacer("LOGS", logs, "EMPTY", empty).Replace(c.line)
 		want := strings.Fields(c.want)

@@ -46,6 +46,10 @@ type target interface {
 	list(ctx context.Context, namespaces func() []string) ([]*v1.Pod, error)
 	// states returns the pods of earlier runs with what is known of them, except their containers.
 	states(ctx context.Context, namespaces func() []string) ([]report.PodState, error)
+	// describe adds to a description what it does not have from states, logs, usage and the runtime.
+	describe(ctx context.Context, d *report.Description) error
+	// remains returns what is known of a pod that states does not have.
+	remains(ref, namespace string) (report.Remains, error)
 	// printLog prints a log.
 	printLog(ctx context.Context, o logOptions, to logs.Sinks) error
 	// events shows the events of pods. If they are followed, it shows them again when others have happened.

@@ -22,7 +22,9 @@ func TestUsageTable(t *testing.T) {
 	c := func(name string, cpu, mib int64) podusage.Container {
 		return podusage.Container{Name: name, Usage: podusage.Usage{CPUMillicores: cpu, MemoryBytes: mib<<20 + 5}}
 	}
-	web := func(namespace string) report.PodUsage { return of(namespace, "web", c("main", 250, 30), c("side", 1, 64)) }
+	web := func(namespace string) report.PodUsage {
+		return of(namespace, "web", c("main", 250, 30), c("side", 1, 64))
+	}
 	for _, tt := range []struct {
 		name               string
 		pods               []report.PodUsage

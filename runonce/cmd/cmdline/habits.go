@@ -21,7 +21,7 @@ var habits = map[string]string{
 	"restart": `use "runonce down POD", and then "runonce run PATH"`,
 	"reload":  changeHabit, "replace": changeHabit, "edit": changeHabit, "patch": changeHabit, "scale": changeHabit,
 	"get": listHabit, "ls": listHabit, "list": listHabit, "status": listHabit, "pod ps": listHabit, "container": listHabit,
-	"describe": showHabit, "inspect": showHabit, "get events": eventsHabit,
+	"inspect": `use "runonce describe POD"`, "get events": eventsHabit,
 	"wait":  `"runonce run --until ready PATH" waits for pods, and starts those that do not run`,
 	"stats": usageHabit,
 	"diff":  `use "runonce plan PATH"`, "lint": `use "runonce validate PATH"`,
@@ -40,7 +40,6 @@ const (
 	anyHabit    = `use "runonce run PATH" or "runonce down PATH"`
 	changeHabit = `change the manifest and use "runonce run PATH"`
 	listHabit   = `use "runonce ps"`
-	showHabit   = `use "runonce ps POD" or "runonce ps -o yaml"`
 	eventsHabit = `use "runonce events"`
 	usageHabit  = `use "runonce top"`
 	importHabit = `use "runonce images import PATH"`
