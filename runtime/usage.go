@@ -29,15 +29,15 @@ func (p *Pods) Usage(ctx context.Context, pods []*v1.Pod, interval time.Duration
 			samples[pod.UID] = s
 		}
 	}
+	usage := map[types.UID]podusage.Pod{}
 	if len(samples) == 0 {
-		return nil, nil
+		return usage, nil
 	}
 	select {
 	case <-time.After(interval):
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	usage := map[types.UID]podusage.Pod{}
 	for _, pod := range pods {
 		before, known := samples[pod.UID]
 		if !known {

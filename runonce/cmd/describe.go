@@ -117,22 +117,28 @@ func (c *describeCommand) complete(ctx context.Context, t target, all []*report.
 		c.log.Warn("could not find out what the pods use", "error", err)
 	}
 	for i, d := range all {
-		if err == nil {
+		if used != nil {
 			d.Usage = used[i]
 		}
-		if d.Containers, err = runonce.Containers(d.Pod, t.logs(), false); err != nil {
-			c.log.Warn("could not find the logs of the pod", "pod", podspec.FullName(d.Pod), "error", err)
-		}
-		if rt, ok := t.runtime().(runonce.Eventer); ok {
-			if d.Events, err = rt.Events(ctx, d.Pod); err != nil {
-				c.log.Warn("could not read the events of the pod", "pod", podspec.FullName(d.Pod), "error", err)
-			}
-		}
-		if err := t.describe(ctx, d); err != nil {
-			c.log.Warn("could not find the Services of the pod", "pod", podspec.FullName(d.Pod), "error", err)
-		}
+		c.completeOne(ctx, t, d)
 	}
 	return nil
+}
+
+func (c *describeCommand) completeOne(ctx context.Context, t target, d *report.Description) {
+	warn := func(what string, err error) {
+		if err != nil {
+			c.log.Warn("could not find the "+what+" of the pod", "pod", podspec.FullName(d.Pod), "error", err)
+		}
+	}
+	var err error
+	d.Containers, err = runonce.Containers(d.Pod, t.logs(), false)
+	warn("logs", err)
+	if rt, ok := t.runtime().(runonce.Eventer); ok {
+		d.Events, err = rt.Events(ctx, d.Pod)
+		warn("events", err)
+	}
+	warn("Services", t.describe(ctx, d))
 }
 
 // describe adds the digests of images, and the Services of this machine that choose the pod.

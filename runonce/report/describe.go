@@ -66,7 +66,7 @@ func (d Description) Text(w io.Writer, now time.Time) error {
 	}
 	s.containers("Containers", spec.Containers, st.ContainerStatuses, &d)
 	if len(spec.EphemeralContainers) > 0 {
-		var all []v1.Container
+		all := make([]v1.Container, 0, len(spec.EphemeralContainers))
 		for _, c := range spec.EphemeralContainers {
 			all = append(all, v1.Container(c.EphemeralContainerCommon))
 		}
@@ -181,7 +181,7 @@ func (s *sections) identity(d *Description) {
 	s.annotations(pod.Annotations)
 	s.optional(0, "Manifest:", manifestText(pod.Annotations))
 	if list, _ := podspec.ParseDependencies(pod.Annotations[podspec.AnnotationDependsOn], pod.Namespace); len(list) > 0 {
-		var all []string
+		all := make([]string, 0, len(list))
 		for _, on := range list {
 			all = append(all, fmt.Sprintf("%s (%s)", strings.TrimPrefix(on.Namespace+"/"+on.Name, pod.Namespace+"/"), on.Condition))
 		}
@@ -374,12 +374,12 @@ func (s *sections) services(d *Description) {
 func (s *sections) placement(pod *v1.Pod) {
 	s.line(0, "QoS Class:", string(cmp.Or(pod.Status.QOSClass, podspec.QOS(pod))))
 	s.lines(0, "Node-Selectors:", pairs(pod.Spec.NodeSelector)...)
-	var all []string
+	tolerations := make([]string, 0, len(pod.Spec.Tolerations))
 	for _, t := range slices.SortedStableFunc(slices.Values(pod.Spec.Tolerations), func(a, b v1.Toleration) int { return cmp.Compare(a.Key, b.Key) }) {
-		all = append(all, tolerationText(t))
+		tolerations = append(tolerations, tolerationText(t))
 	}
-	s.lines(0, "Tolerations:", all...)
-	all = nil
+	s.lines(0, "Tolerations:", tolerations...)
+	all := make([]string, 0, len(pod.Spec.TopologySpreadConstraints))
 	for _, c := range pod.Spec.TopologySpreadConstraints {
 		text := fmt.Sprintf("%s:%s when max skew %d is exceeded", c.TopologyKey, c.WhenUnsatisfiable, c.MaxSkew)
 		if c.LabelSelector != nil {

@@ -86,7 +86,7 @@ func (s *sections) container(c *v1.Container, status *v1.ContainerStatus, d *Des
 
 // ports are those of the container and of the machine.
 func (s *sections) ports(all []v1.ContainerPort) {
-	var own, host []string
+	own, host := make([]string, 0, len(all)), make([]string, 0, len(all))
 	for _, p := range all {
 		text := func(n int32) string {
 			text := fmt.Sprintf("%d/%s", n, cmp.Or(p.Protocol, v1.ProtocolTCP))

@@ -27,19 +27,11 @@ func (s *sections) volume(v *v1.VolumeSource) {
 	case v.HostPath != nil:
 		kind("HostPath (bare host directory volume)")
 		s.line(level, "Path:", v.HostPath.Path)
-		hostPathType := none
-		if v.HostPath.Type != nil {
-			hostPathType = string(*v.HostPath.Type)
-		}
-		s.line(level, "HostPathType:", hostPathType)
+		s.line(level, "HostPathType:", hostPathText(v.HostPath))
 	case v.EmptyDir != nil:
 		kind("EmptyDir (a temporary directory that shares a pod's lifetime)")
 		s.line(level, "Medium:", string(v.EmptyDir.Medium))
-		limit := "<unset>"
-		if q := v.EmptyDir.SizeLimit; q != nil && q.Sign() > 0 {
-			limit = q.String()
-		}
-		s.line(level, "SizeLimit:", limit)
+		s.line(level, "SizeLimit:", sizeText(v.EmptyDir))
 	case v.Secret != nil:
 		kind("Secret (a volume populated by a Secret)")
 		s.line(level, "SecretName:", v.Secret.SecretName)
@@ -57,12 +49,7 @@ func (s *sections) volume(v *v1.VolumeSource) {
 		kind("DownwardAPI (a volume populated by information about the pod)")
 		s.line(level, "Items:")
 		for _, item := range v.DownwardAPI.Items {
-			switch {
-			case item.FieldRef != nil:
-				s.line(level+1, item.FieldRef.FieldPath+" -> "+item.Path)
-			case item.ResourceFieldRef != nil:
-				s.line(level+1, item.ResourceFieldRef.Resource+" -> "+item.Path)
-			}
+			s.line(level+1, itemText(item))
 		}
 	case v.PersistentVolumeClaim != nil:
 		kind("PersistentVolumeClaim (a reference to a PersistentVolumeClaim in the same namespace)")
@@ -80,6 +67,31 @@ func (s *sections) volume(v *v1.VolumeSource) {
 	default:
 		kind(fieldOf(v))
 	}
+}
+
+func hostPathText(v *v1.HostPathVolumeSource) string {
+	if v.Type == nil {
+		return none
+	}
+	return string(*v.Type)
+}
+
+func sizeText(v *v1.EmptyDirVolumeSource) string {
+	if v.SizeLimit == nil || v.SizeLimit.Sign() <= 0 {
+		return "<unset>"
+	}
+	return v.SizeLimit.String()
+}
+
+// itemText says which field is in which file.
+func itemText(item v1.DownwardAPIVolumeFile) string {
+	switch {
+	case item.FieldRef != nil:
+		return item.FieldRef.FieldPath + " -> " + item.Path
+	case item.ResourceFieldRef != nil:
+		return item.ResourceFieldRef.Resource + " -> " + item.Path
+	}
+	return item.Path
 }
 
 func (s *sections) optionalSource(optional *bool) {
