@@ -20,7 +20,7 @@ const metricsPeriod = time.Second
 type metricsFlags struct{ metricsFile string }
 
 func (f *metricsFlags) flags() []cli.Flag {
-	return []cli.Flag{textFlag(&f.metricsFile, categoryReport, "write metrics to `FILE`, for the textfile collector of node_exporter", "metrics", "")}
+	return []cli.Flag{textFlag(&f.metricsFile, categoryReport, "write metrics for node_exporter to `FILE`", "metrics", "")}
 }
 
 // meter measures a command and writes that to a file. Without a file, or if it is nil, it does nothing.
