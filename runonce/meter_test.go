@@ -31,9 +31,11 @@ func (m *measures) add(pod *v1.Pod, format string, args ...any) {
 func (m *measures) WorkerStarted(pod *v1.Pod, after time.Duration) {
 	m.add(pod, "worker after %s", after)
 }
+
 func (m *measures) Synced(pod *v1.Pod, of runonce.SyncType, took time.Duration) {
 	m.add(pod, "%s in %s", of, took)
 }
+
 func (m *measures) Started(pod *v1.Pod, after time.Duration) { m.add(pod, "started after %s", after) }
 func (m *measures) Restarted(pod *v1.Pod, times int)         { m.add(pod, "restarted %d", times) }
 func (m *measures) Preempted(pod *v1.Pod, lacked v1.ResourceName) {

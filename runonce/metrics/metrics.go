@@ -87,7 +87,6 @@ func New(began time.Time, kubelets bool) *Metrics {
 		m.registry.MustRegister(m.pulls, k.worker, k.workerStart, k.podStart, k.perPod, k.preemptions, k.evictions)
 	}
 	m.start.Set(float64(began.UnixMilli()) / 1000)
-	m.count()
 	return m
 }
 
@@ -159,7 +158,6 @@ func (m *Metrics) Progress(e runonce.Progress) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.known[key(e.Pod)] = outcome
-	m.countLocked()
 }
 
 // Concluded is called with the results of a plan, the exit code that stands for them, and the time that it took. They
@@ -173,7 +171,6 @@ func (m *Metrics) Concluded(results []runonce.Result, exitCode int, took time.Du
 			m.known[key(pod)] = results[i].Outcome
 		}
 	}
-	m.countLocked()
 	m.Ended(exitCode, took)
 }
 
@@ -188,13 +185,10 @@ func (m *Metrics) Ended(exitCode int, took time.Duration) {
 	_ = m.registry.Register(m.duration)
 }
 
+// count counts the pods by their outcomes, when that is asked for: a plan may have thousands, and each many events.
 func (m *Metrics) count() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.countLocked()
-}
-
-func (m *Metrics) countLocked() {
 	count := map[runonce.Outcome]int{}
 	for _, outcome := range m.known {
 		count[outcome]++
@@ -223,6 +217,7 @@ func Check(path string) error {
 func (m *Metrics) Write(path string) error {
 	m.writing.Lock() // what is written last is what was measured last
 	defer m.writing.Unlock()
+	m.count()
 	families, err := m.registry.Gather()
 	if err != nil {
 		return fmt.Errorf("collecting metrics: %w", err)
