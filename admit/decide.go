@@ -27,6 +27,7 @@ type entry struct {
 	others   []*entry               // of the same namespace and name, in order
 	old      *entry                 // that of them which this one replaces, and which stays if this one is rejected
 	by       *entry                 // the pod that preempts this one
+	lacked   v1.ResourceName        // the first resource that it lacks otherwise, "" for none
 	reasons  []Reason
 	lasting  bool  // what it holds is never given back
 	foreign  bool  // it is of another run, and nobody here knows when it ends

@@ -40,8 +40,9 @@ type Decision struct {
 	// Place is the place of a queued pod among those that wait, from 1, and Lacks is what it waits for.
 	Place int
 	Lacks []string
-	// By is the pod that preempts this one.
-	By *v1.Pod
+	// By is the pod that preempts this one, and Lacked the first resource that it lacks without that, "" for none.
+	By     *v1.Pod
+	Lacked v1.ResourceName
 	// Running says that an earlier run started the pod, which has not changed since. Earlier is
 	// the pod as that run has left it, with its status.
 	Running bool
@@ -191,9 +192,9 @@ func (p *planner) plan() Plan {
 		switch {
 		case e.by != nil:
 			d = PreemptedBy(e.pod, e.by.pod)
-			d.Running, d.Earlier = e.running, e.earlier
+			d.Running, d.Earlier, d.Lacked = e.running, e.earlier, e.lacked
 			if e.old != nil && !podspec.Inactive(e.old.pod.Status) {
-				e.old.by = e.by
+				e.old.by, e.old.lacked = e.by, e.lacked
 				stopped = append(stopped, e.old)
 			}
 		case len(e.reasons) > 0:
@@ -218,7 +219,9 @@ func (p *planner) plan() Plan {
 		}
 	}
 	for _, e := range stopped {
-		plan.Decisions = append(plan.Decisions, PreemptedBy(e.pod, e.by.pod))
+		d := PreemptedBy(e.pod, e.by.pod)
+		d.Lacked = e.lacked
+		plan.Decisions = append(plan.Decisions, d)
 	}
 	for _, e := range p.pruned {
 		plan.Decisions = append(plan.Decisions, Decision{Pod: e.pod, Verdict: Admitted, Running: true, Prune: true})

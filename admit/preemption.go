@@ -48,8 +48,12 @@ func (p *planner) preempt(e *entry, short []request, blockers []holder) []reques
 		}
 		return left
 	}
+	lacked := v1.ResourceName("")
+	if len(short) > 0 {
+		lacked = p.allocated.names[short[0].resource]
+	}
 	for _, v := range victims {
-		v.by = e
+		v.by, v.lacked = e, lacked
 	}
 	p.optimal = p.optimal && solution.optimal
 	return nil

@@ -111,7 +111,7 @@ func TestPreemptedDecision(t *testing.T) {
 		{Pod: asks, Verdict: Admitted},
 		{
 			Pod: victim, Verdict: Preempted, Reason: "Preempting", Message: "Preempted in order to admit critical pod",
-			Reasons: []Reason{{"Preempting", "Preempted in order to admit critical pod"}}, By: asks, Running: true,
+			Reasons: []Reason{{"Preempting", "Preempted in order to admit critical pod"}}, By: asks, Lacked: v1.ResourceCPU, Running: true,
 		},
 	}
 	if diff := cmp.Diff(want, plan.Decisions); diff != "" {

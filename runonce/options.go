@@ -68,6 +68,10 @@ type Options struct {
 	Reserve func(ctx context.Context, look bool, choose func(*admit.Present) []*v1.Pod) error
 	// Start is when the run began, now if zero; elapsed times count from it.
 	Start time.Time
+	// Meter, if set, is told what the run measures, and Seen is when the pods of its plan were first seen, Start if
+	// zero.
+	Meter Meter
+	Seen  time.Time
 }
 
 // Logs finds the logs of containers.
@@ -149,6 +153,10 @@ func (o Options) withDefaults() Options {
 	o.Parallel = cmp.Or(o.Parallel, 2*goruntime.NumCPU())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Start = cmp.Or(o.Start, time.Now())
+	o.Seen = cmp.Or(o.Seen, o.Start)
+	if o.Meter == nil {
+		o.Meter = noMeter{}
+	}
 	if o.MaxRestarts == nil {
 		o.MaxRestarts = new(DefaultMaxRestarts)
 		if o.Keep != nil {

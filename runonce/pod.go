@@ -65,6 +65,7 @@ type pod struct {
 	preemptor *v1.Pod // of another run
 	cleaned   bool    // it has ended, and what it no longer needs was released
 	scheduled bool    // it was recorded that the run starts it
+	measured  measured
 }
 
 // podOf returns the pod of an admitted decision, which has the given result.
@@ -208,9 +209,11 @@ func (p *pod) sync(ctx, round context.Context) bool {
 	if p.r.o.Keep != nil {
 		until = round
 	}
+	begin := time.Now()
 	if p.pull(until); until.Err() != nil {
 		return false
 	}
+	pulled := time.Since(begin)
 	if p.slot == nil {
 		p.slot = p.r.slots.reserve(p.rank, p.wake)
 	}
@@ -220,6 +223,7 @@ func (p *pod) sync(ctx, round context.Context) bool {
 	if p.stage < synced {
 		p.enter(synced)
 	}
+	ready := time.Now()
 	err := p.replace(ctx)
 	if err == nil {
 		p.limitRestarts()
@@ -230,6 +234,7 @@ func (p *pod) sync(ctx, round context.Context) bool {
 		return false // an interrupted Sync does not make the pod fail
 	}
 	p.err = errors.Join(err, p.observe(ctx))
+	p.measureSync(begin, pulled+time.Since(ready))
 	return true
 }
 
@@ -286,6 +291,7 @@ func (p *pod) refresh(ctx context.Context) error {
 	}
 	p.history.add(st, p.r.o.Start, time.Now())
 	p.setStatus(st)
+	p.measureStatus()
 	if rt, ok := p.r.rt.(Publisher); ok {
 		if err := rt.Publish(ctx, p.pod, st); err != nil && ctx.Err() == nil {
 			p.warn(ctx, "could not publish the pod; others may not reach it", err)
@@ -333,6 +339,7 @@ func (p *pod) retryAt(due time.Time, message string) {
 // end makes the outcome final.
 func (p *pod) end(ctx context.Context, c condition) {
 	p.resetRetries()
+	p.measureEnd()
 	stopped := c.reason == reasonStopped
 	if stopped || p.r.o.Keep != nil {
 		p.gates.changed(c) // and reported when the error says by whom
@@ -381,7 +388,9 @@ func (p *pod) cleanUp(ctx context.Context) error {
 		return nil
 	}
 	// Sync releases the namespaces and addresses of a pod that has ended.
+	begin := time.Now()
 	err := p.r.rt.Sync(ctx, p.pod)
+	p.r.o.Meter.Synced(p.pod, SyncTerminated, time.Since(begin))
 	p.preemptor = preemptedBy(err)
 	if isStoppedByOther(err) {
 		return err

@@ -83,6 +83,8 @@ func (r *run) stopDepartures(ctx context.Context, plan admit.Plan, results []Res
 		}
 		if d.err = r.stop(ctx, d.Pod, d.Why, remove); d.err != nil {
 			d.err = fmt.Errorf("stopping pod %q, which is %s: %w", d.Pod.Name, d.Why, d.err)
+		} else if d.By != nil {
+			r.o.Meter.Preempted(d.Pod, plan.Decisions[d.Row].Lacked)
 		}
 		d.elapsed = time.Since(r.o.Start)
 	})

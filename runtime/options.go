@@ -10,6 +10,7 @@ import (
 
 	"github.com/runonce/runonce/internal/podevent"
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/internal/podusage"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/host"
 	"github.com/runonce/runonce/runtime/image"
@@ -97,6 +98,9 @@ type Cgroups interface {
 	Kill(ctx context.Context, pod *v1.Pod, id string) error
 	// Remove removes the pod's cgroup, and kills what runs there. An absent one is no error.
 	Remove(ctx context.Context, pod *v1.Pod) error
+	// Usage returns what the pod has used, and its containers by their IDs, of which those that have no cgroup are
+	// left out. Without a cgroup of the pod the error wraps fs.ErrNotExist.
+	Usage(pod *v1.Pod, ids []string) (of podusage.Sample, containers map[string]podusage.Sample, err error)
 }
 
 // traced runs f and reports it to the trace.

@@ -102,8 +102,12 @@ func (p *Pods) recordStart(ctx context.Context, pod *v1.Pod) (*record.Pod, error
 		return known, nil
 	}
 	kinds := p.o.Devices.Kinds()
+	start := func(r *record.Pod) {
+		r.Start(pod)
+		r.Node = p.o.Node.Name
+	}
 	if !host.Requests(pod, kinds) {
-		return p.o.Records.Update(pod.UID, func(r *record.Pod) error { r.Start(pod); return nil })
+		return p.o.Records.Update(pod.UID, func(r *record.Pod) error { start(r); return nil })
 	}
 	ended, err := p.endedPods(ctx)
 	if err != nil {
@@ -113,7 +117,7 @@ func (p *Pods) recordStart(ctx context.Context, pod *v1.Pod) (*record.Pod, error
 		if r.Devices, err = host.Allocate(pod, kinds, devicesInUse(others, ended)); err != nil {
 			return fmt.Errorf("choosing devices: %w", err)
 		}
-		r.Start(pod)
+		start(r)
 		return nil
 	})
 }

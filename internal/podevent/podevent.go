@@ -22,6 +22,7 @@ type Event struct {
 	Reason    string    `json:"reason"`              // in one word, that of the kubelet if it has one
 	Message   string    `json:"message"`             // for people
 	Container string    `json:"container,omitempty"` // the container that it is about, if it is about one
+	Source    string    `json:"source,omitempty"`    // the component of a cluster that has reported it
 	Count     int       `json:"count"`               // how often it has happened
 	FirstSeen time.Time `json:"firstSeen"`           // when it has happened first
 	LastSeen  time.Time `json:"lastSeen"`            // when it has happened last

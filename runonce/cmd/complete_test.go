@@ -91,6 +91,8 @@ func TestComplete(t *testing.T) {
 		{"images rm ", ""},
 		{"images prune ", ""},
 		{"ps --root EMPTY --log-dir LOGS w", ""},
+		{"top --sort-by ", "cpu memory"},
+		{"describe --root EMPTY --log-dir LOGS w", "web"},
 		{"completion ", "bash zsh fish"},
 		{"help v", "validate version"},
 		{"logs --log-dir LOGS ", "web default/db default/web prod/db"},
@@ -107,7 +109,7 @@ func TestComplete(t *testing.T) {
 		{"cp --root UNREADABLE --log-dir LOGS we", "web: :files"}, // without the right to read the records
 		{"down --root EMPTY --log-dir LOGS w", ":files"},
 		{"nonsense --no-such ", ":files"},
-		{"", "run watch plan validate ps logs events exec attach cp port-forward down images version completion help :files"},
+		{"", "run watch plan validate ps logs events describe top exec attach cp port-forward down images version completion help :files"},
 	} {
 		line := strings.NewReplacer("LOGS", logs, "EMPTY", empty, "UNREADABLE", unreadable).Replace(c.line)
 		want := strings.Fields(c.want)

@@ -67,7 +67,7 @@ func newMemory(t *testing.T) *memory {
 		root:      root,
 		engine:    &enginetest.Engine{Program: (&enginetest.Box{}).Program, Store: store, Dir: filepath.Join(root, "containers")},
 		sandboxes: &enginetest.Sandboxes{Records: record.Open(root, filepath.Join(root, "state"))},
-		cgroups:   &enginetest.Cgroups{},
+		cgroups:   &enginetest.Cgroups{Processors: 0.25, WorkingSet: 32 << 20},
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests"
@@ -47,7 +48,8 @@ type nodeTarget struct {
 	planning *planning
 	// copies gets the logs of containers that are started, if it is set.
 	copies *logCopies
-	trace  *runonce.Trace // may be nil
+	// trace, if set, gets the steps of the pods' starts.
+	trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
 	// remove says that the run removes at its end what it has made.
 	remove bool
 
@@ -78,11 +80,7 @@ func (t *nodeTarget) openFor(ctx context.Context, set *manifests.Set, objects po
 	if err != nil {
 		return err
 	}
-	o := runtime.Options{Objects: objects, Devices: devices}
-	if t.trace != nil {
-		o.Trace = t.trace.Record
-	}
-	return t.open(ctx, node, o)
+	return t.open(ctx, node, runtime.Options{Objects: objects, Devices: devices, Trace: t.trace})
 }
 
 // connect opens the engine for a command that starts nothing, also if the root is read-only.
@@ -288,6 +286,7 @@ func (t *nodeTarget) stateOf(pod *v1.Pod) (report.PodState, error) {
 	if err != nil {
 		return state, err
 	}
+	state.Node = r.Node
 	_, provided := pod.Annotations[podspec.AnnotationNode]
 	state.Watched = provided || t.records.IsWatched(r)
 	if o := r.Outcome; o != nil {

@@ -36,10 +36,21 @@ func isNamed(ref string, name types.NamespacedName) bool {
 // withoutKind returns the name of a pod without the kind that may be before it.
 func withoutKind(ref string) string {
 	kind, name, ok := strings.Cut(ref, "/")
-	if ok && slices.Contains([]string{"pod", "pods", "po"}, kind) {
+	if ok && slices.Contains(podKinds, kind) {
 		return name
 	}
 	return ref
+}
+
+// podKinds are the words for pods of kubectl.
+var podKinds = []string{"pod", "pods", "po"}
+
+// podArguments returns the references among arguments before which may be the word for pods, as for kubectl.
+func podArguments(args []string) []string {
+	if len(args) > 0 && slices.Contains(podKinds, args[0]) {
+		return args[1:]
+	}
+	return args
 }
 
 // namespacesIn returns the namespaces that references name.

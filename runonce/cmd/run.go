@@ -106,6 +106,7 @@ type runCommand struct {
 	clusterFlags
 	creationFlags
 	queueFlags
+	metricsFlags
 	maxRestarts                                int
 	timeout                                    time.Duration
 	failFast, remove                           bool
@@ -114,6 +115,7 @@ type runCommand struct {
 
 	copies logCopies // for --logs-to
 	junit  string    // junitFile, when it can be written
+	meter  *meter    // for --metrics
 }
 
 func (p *program) runCommand() *cli.Command {
@@ -134,7 +136,7 @@ func (p *program) runCommand() *cli.Command {
 			durationFlag(&c.scheduleTimeout, categoryCluster, "reject a pod that has no node after this `DURATION`", "schedule-timeout", defaultScheduleTimeout),
 			p.quietFlag(),
 		},
-	}, c, &c.podFlags, &c.startFlags, &c.earlierFlags, &c.outputFlags, &c.clusterFlags, &c.creationFlags, &c.queueFlags)
+	}, c, &c.podFlags, &c.startFlags, &c.earlierFlags, &c.outputFlags, &c.clusterFlags, &c.creationFlags, &c.queueFlags, &c.metricsFlags)
 }
 
 // options returns how the plan is carried out.
@@ -155,6 +157,7 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	if err := c.openOutputs(); err != nil {
 		return err
 	}
+	c.meter.measure(&o)
 	defer c.copies.close()
 	limited, cancel := o.WithTimeout(ctx) // for what comes before the pods
 	defer cancel()
@@ -194,6 +197,10 @@ func (c *runCommand) openOutputs() error {
 		}
 	}
 	c.junit = c.junitFile
+	var err error
+	if c.meter, err = c.metricsFlags.meter(c.onCluster()); err != nil {
+		return err
+	}
 	if err := c.copies.open(c.logsTo); err != nil {
 		return usagef("--logs-to: %w", err)
 	}
@@ -213,7 +220,7 @@ func (c *runCommand) openTarget(args []string, o *runonce.Options) (target, erro
 		}
 	}
 	machine := c.planner(engine, planning)
-	machine.copies, machine.trace, machine.remove = &c.copies, o.Trace, c.remove
+	machine.copies, machine.trace, machine.remove = &c.copies, c.meter.traced(o.Trace.Record), c.remove
 	return c.target(&c.clusterFlags, machine, clusterOptions{
 		namespace: c.podNamespace, createNamespace: c.createNamespace, scheduleTimeout: c.scheduleTimeout, remove: c.remove,
 		planning: planning, trace: o.Trace,
@@ -304,11 +311,16 @@ func (c *runCommand) report(ctx context.Context, results []runonce.Result, elaps
 	if err != nil && code == report.ExitOK {
 		code = report.ExitFailed
 	}
+	c.meter.concluded(results, code, elapsed)
+	if werr := c.meter.write(); werr != nil {
+		code, err = max(code, report.ExitFailed), errors.Join(err, werr)
+	}
 	return exitWith(code, err)
 }
 
 func (c *runCommand) fail(r report.Report) error {
-	return errors.Join(report.WriteFile(c.junit, r.JUnit), c.writeFailedReport(c.output, r, c.faults))
+	c.meter.ended(r.ExitCode, time.Since(c.start))
+	return errors.Join(report.WriteFile(c.junit, r.JUnit), c.meter.write(), c.writeFailedReport(c.output, r, c.faults))
 }
 
 // exitCode returns the exit code for the results, and an error that they do not tell: that the

@@ -26,7 +26,7 @@ import (
 func TestSchemas(t *testing.T) {
 	t.Parallel()
 	r := &jsonschema.Reflector{Anonymous: true, ExpandedStruct: true, AllowAdditionalProperties: true, Mapper: schemaOf}
-	for _, dir := range []string{"admit", "internal/podevent", "manifests", "runonce"} {
+	for _, dir := range []string{"admit", "internal/podevent", "internal/podusage", "manifests", "runonce"} {
 		// It joins both: the dots of the second remove the last elements of the first.
 		if err := r.AddGoComments("github.com/runonce/runonce/runonce/cmd", "../../"+dir); err != nil {
 			t.Fatal(err)
@@ -34,7 +34,7 @@ func TestSchemas(t *testing.T) {
 	}
 	for kind, document := range map[string]any{
 		"Report": report.Report{}, "Plan": report.Plan{}, "Validation": manifests.Validation{},
-		"Pods": report.Pods{}, "Events": report.Events{}, "Images": imageList{}, "ImagePull": imagePulls{}, "Version": versions{},
+		"Pods": report.Pods{}, "Events": report.Events{}, "Usage": report.Usage{}, "Images": imageList{}, "ImagePull": imagePulls{}, "Version": versions{},
 	} {
 		s := r.Reflect(document)
 		s.Title = kind

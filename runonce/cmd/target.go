@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/portforward"
+	"github.com/runonce/runonce/internal/podusage"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/backend"
@@ -46,10 +48,17 @@ type target interface {
 	list(ctx context.Context, namespaces func() []string) ([]*v1.Pod, error)
 	// states returns the pods of earlier runs with what is known of them, except their containers.
 	states(ctx context.Context, namespaces func() []string) ([]report.PodState, error)
+	// describe adds to a description what it does not have from states, logs, usage and the runtime.
+	describe(ctx context.Context, d *report.Description) error
+	// remains returns what is known of a pod that states does not have.
+	remains(ref, namespace string) (report.Remains, error)
 	// printLog prints a log.
 	printLog(ctx context.Context, o logOptions, to logs.Sinks) error
 	// events shows the events of pods. If they are followed, it shows them again when others have happened.
 	events(ctx context.Context, o eventOptions, show func([]report.Event) error) error
+	// usage returns what the pods, which list has returned, use of processors and memory on average over the interval,
+	// nil for those of which that is not known because they do not run or were just started.
+	usage(ctx context.Context, pods []*v1.Pod, interval time.Duration) ([]*podusage.Pod, error)
 	// exec runs a command in a container, and returns its exit code.
 	exec(ctx context.Context, o execOptions, s engine.Streams) (int32, error)
 	// attach attaches to a container with the streams for it, and returns its exit code.
@@ -101,7 +110,7 @@ func (f *creationFlags) flags() []cli.Flag {
 }
 
 // machineFlags are flags, besides those of some categories, that mean nothing on a cluster.
-var machineFlags = []string{"cgroup-driver", "pod-pids-limit", "container-logs", "logs", "images", "user", "workdir", "env"}
+var machineFlags = []string{"cgroup-driver", "pod-pids-limit", "container-logs", "logs", "images", "user", "workdir", "env", "interval"}
 
 // machine returns this machine as a target.
 func (p *program) machine(o backend.Options) *nodeTarget {

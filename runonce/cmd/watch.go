@@ -31,9 +31,10 @@ type watchCommand struct {
 	outputFlags
 	clusterFlags // to refuse them
 	queueFlags   // likewise, on the command line
-	queueGiven   bool
-	maxRestarts  int
-	stopPods     bool
+	metricsFlags
+	queueGiven  bool
+	maxRestarts int
+	stopPods    bool
 
 	reading reading
 	options runonce.Options
@@ -42,6 +43,8 @@ type watchCommand struct {
 	current admit.Plan
 	invalid []runonce.Result
 	faulty  bool // the manifests had errors when they were last read
+	meter   *meter
+	begun   time.Time // when the manifests of the plan were read
 }
 
 func (p *program) watchCommand() *cli.Command {
@@ -55,7 +58,7 @@ func (p *program) watchCommand() *cli.Command {
 			boolFlag(&c.stopPods, categoryRun, "stop the pods at the end", "stop-pods"),
 			p.quietFlag(),
 		},
-	}, c, &c.podFlags, &c.startFlags, &c.outputFlags, hidden{&c.clusterFlags}, hidden{&c.queueFlags})
+	}, c, &c.podFlags, &c.startFlags, &c.outputFlags, hidden{&c.clusterFlags}, hidden{&c.queueFlags}, &c.metricsFlags)
 }
 
 // currentObjects are those of the manifests that were read last.
@@ -98,6 +101,13 @@ func (c *watchCommand) run(ctx context.Context, args []string) error {
 	if err := c.options.Validate(); err != nil {
 		return badInput(err)
 	}
+	var err error
+	if c.meter, err = c.metricsFlags.meter(false); err != nil {
+		return err
+	}
+	c.meter.measure(&c.options)
+	c.begun = c.options.Start
+	defer c.meter.keep(ctx, func(err error) { c.log.Warn("could not write the metrics", "error", err) })()
 	c.display.Goal(c.options.Until)
 	c.display.Service()
 	input, err := c.input(c.console)
@@ -150,6 +160,7 @@ func (c *watchCommand) openTarget() (err error) {
 		return err
 	}
 	c.target = c.planner(engine, &planning{flags: &c.podFlags, scope: scope{c.reading.paths, c.recursive, true}})
+	c.target.trace = c.meter.traced(nil)
 	return nil
 }
 
@@ -196,7 +207,7 @@ func (c *watchCommand) keep(ctx context.Context, changes <-chan struct{}) error 
 		over, done := make(chan struct{}), make(chan []runonce.Result, 1)
 		o, plan, invalid := c.options, c.current, c.invalid
 		c.target.complete(&o)
-		o.Keep = over
+		o.Keep, o.Seen = over, c.begun
 		o.Concluded = c.concluded(invalid)
 		go func() { done <- append(runonce.Run(ctx, c.target.pods, plan, o), invalid...) }()
 		var next *change
@@ -219,16 +230,17 @@ func (c *watchCommand) keep(ctx context.Context, changes <-chan struct{}) error 
 
 // change is what a reload has found, whose run has its turn to plan.
 type change struct {
-	set  *manifests.Set
-	node *v1.Node
-	run  *record.Run
+	set   *manifests.Set
+	node  *v1.Node
+	run   *record.Run
+	begun time.Time
 }
 
 // reload reads the manifests and --images-dir again and waits for the turn to make a plan. The run
 // before goes on meanwhile. What is invalid changes nothing, and nil is returned.
 func (c *watchCommand) reload(ctx context.Context) *change {
 	c.log.Info("reading the manifests again")
-	next := &change{run: c.target.records.NewRun()}
+	next := &change{run: c.target.records.NewRun(), begun: time.Now()}
 	var err error
 	next.set, err = c.read(ctx, c.reading)
 	c.noticeValid(err != nil || len(next.set.Invalid) > 0)
@@ -260,6 +272,7 @@ func (c *watchCommand) apply(ctx context.Context, next *change) {
 		return
 	}
 	c.objects.set.Store(next.set)
+	c.begun = next.begun
 	c.target.warn(before.Close())
 }
 
@@ -291,7 +304,7 @@ func unchanged(err error) error {
 // concluded returns what is called when the pods of a plan have reached their goal or have ended. The
 // results of the first one are reported; of later ones, what their progress has not said.
 func (c *watchCommand) concluded(invalid []runonce.Result) func([]runonce.Result) {
-	faults := c.faults // the manifests may be read again meanwhile
+	faults, begun := c.faults, c.begun // the manifests may be read again meanwhile
 	return func(results []runonce.Result) {
 		results = append(slices.Clone(results), invalid...)
 		if slices.ContainsFunc(results, func(r runonce.Result) bool { return r.IsInterrupted() }) {
@@ -301,6 +314,7 @@ func (c *watchCommand) concluded(invalid []runonce.Result) func([]runonce.Result
 		if code == report.ExitOK {
 			c.display.Ready()
 		}
+		c.meter.concluded(results, code, time.Since(begun))
 		if c.reported {
 			c.warnRefused(results)
 			return
@@ -344,9 +358,14 @@ func (c *watchCommand) end(ctx context.Context, results []runonce.Result) error 
 	if err != nil && code == report.ExitOK {
 		code = report.ExitFailed
 	}
-	return exitWith(code, err)
+	c.meter.concluded(results, code, time.Since(c.begun))
+	return exitWith(code, errors.Join(err, c.meter.write()))
 }
 
 func (c *watchCommand) fail(r report.Report) error {
+	c.meter.ended(r.ExitCode, time.Since(c.start))
+	if err := c.meter.write(); err != nil {
+		c.printError(err)
+	}
 	return c.writeFailedReport(c.output, r, c.faults)
 }

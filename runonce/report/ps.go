@@ -42,9 +42,13 @@ type Pod struct {
 	DecidedAt     *metav1.Time    `json:"decidedAt,omitempty"`     // when that was
 	// Watched says that the containers are restarted as their policies say: a run or watch of the pod
 	// goes on, or a kubelet runs it.
-	Watched    bool           `json:"watched"`
-	PodIPs     []string       `json:"podIPs"`
-	Containers []PodContainer `json:"containers"` // init containers first
+	Watched bool `json:"watched"`
+	// Node is the name of the node that has started it, left out if that is not known.
+	Node       string            `json:"node,omitempty"`
+	Priority   *int32            `json:"priority,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	PodIPs     []string          `json:"podIPs"`
+	Containers []PodContainer    `json:"containers"` // init containers first
 	// PodEvents are the events of the pod, those that have happened last at the end. They are left out on a cluster.
 	PodEvents []podevent.Event `json:"podEvents,omitempty"`
 	// Annotations are those that a cluster would have set: the network status of a pod that is
@@ -61,6 +65,8 @@ type PodContainer struct {
 	Name       string `json:"name"`
 	Init       bool   `json:"init"`
 	Sidecar    bool   `json:"sidecar,omitempty"`
+	Image      string `json:"image"`                          // as the manifest names it
+	ImageID    string `json:"imageID,omitempty"`              // as the status has it: of the configuration, on a cluster often the digest
 	State      string `json:"state"`                          // Waiting, Running or Terminated
 	Ready      bool   `json:"ready"`                          // probed just now, if it has a readiness probe
 	Reason     string `json:"reason"`                         // why it waits, or how it ended
@@ -75,6 +81,7 @@ type PodState struct {
 	Pod        *v1.Pod             // with its status
 	Containers []runonce.Container // init containers first
 	Watched    bool                // see Pod
+	Node       string              // the name of the machine that has started it, "" if the pod has it or it is not known
 	// What the last run has decided; empty if that is not known.
 	Outcome         runonce.Outcome
 	Reason, Message string
@@ -97,6 +104,7 @@ func newPod(s PodState) Pod {
 	pod, st := s.Pod, s.Pod.Status
 	p := Pod{
 		PodID: podID(pod), Phase: st.Phase, Reason: st.Reason, Message: st.Message, Watched: s.Watched,
+		Node: cmp.Or(s.Node, pod.Spec.NodeName), Priority: pod.Spec.Priority, Labels: pod.Labels,
 		PodIPs: podIPs(st), Containers: []PodContainer{}, PodEvents: s.Events, Status: st, state: s,
 	}
 	if s.Outcome != "" {
@@ -116,10 +124,10 @@ func newPod(s PodState) Pod {
 }
 
 func (p *Pod) addContainer(cs v1.ContainerStatus, init bool) {
-	c := PodContainer{Name: cs.Name, Init: init, Ready: cs.Ready, Restarts: int(cs.RestartCount)}
+	c := PodContainer{Name: cs.Name, Init: init, Image: cs.Image, ImageID: cs.ImageID, Ready: cs.Ready, Restarts: int(cs.RestartCount)}
 	c.State, c.ExitCode = podspec.ContainerState(cs)
-	if def := podspec.Container(p.state.Pod, cs.Name); init && def != nil {
-		c.Sidecar = podspec.IsSidecar(def)
+	if def := podspec.Container(p.state.Pod, cs.Name); def != nil {
+		c.Sidecar, c.Image = init && podspec.IsSidecar(def), def.Image
 	}
 	if end := podspec.LastTermination(cs); end != nil {
 		c.ExitReason = end.Reason
@@ -216,7 +224,8 @@ func (p *Pod) row(now time.Time) row {
 // wide returns a table of containers. The rows of the pods are for the details below it.
 func (p Pods) wide(s Style, rows []row, now time.Time) string {
 	t := table{color: s.Color, columns: columns(
-		"NAMESPACE", "POD", "PHASE", "OUTCOME", "CONTAINER", "STATE", "EXIT CODE", "RESTARTS", "AGE", "IP", "REASON", "LOG", "MESSAGE",
+		"NAMESPACE", "POD", "PHASE", "OUTCOME", "CONTAINER", "STATE", "READY", "EXIT CODE", "RESTARTS", "AGE", "IP", "NODE", "IMAGE",
+		"REASON", "LOG", "MESSAGE",
 	)}
 	t.columns[2].colored, t.columns[3].colored = true, true
 	for i := range p.Pods {
@@ -229,8 +238,8 @@ func (p Pods) wide(s Style, rows []row, now time.Time) string {
 			if c.Sidecar && pod.Phase == v1.PodSucceeded && reason == "Error" {
 				reason = ""
 			}
-			t.add(pod.Namespace, pod.Name, pod.phase(), string(pod.Outcome), c.Name, state, code, strconv.Itoa(c.Restarts),
-				pod.age(now), strings.Join(pod.PodIPs, ","), reason, c.LogPath, pod.decision(now))
+			t.add(pod.Namespace, pod.Name, pod.phase(), string(pod.Outcome), c.Name, state, strconv.FormatBool(c.Ready), code, strconv.Itoa(c.Restarts),
+				pod.age(now), strings.Join(pod.PodIPs, ","), pod.Node, c.Image, reason, c.LogPath, pod.decision(now))
 		}
 	}
 	return t.text()

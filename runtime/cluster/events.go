@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -72,7 +73,7 @@ func podEvent(e v1.Event) podevent.Event {
 	}
 	return podevent.Event{
 		Type: e.Type, Reason: e.Reason, Message: strings.TrimSpace(e.Message), Container: containerOf(e.InvolvedObject.FieldPath),
-		Count: max(1, count), FirstSeen: firstSeen(e), LastSeen: lastSeen(e),
+		Source: cmp.Or(e.Source.Component, e.ReportingController), Count: max(1, count), FirstSeen: firstSeen(e), LastSeen: lastSeen(e),
 	}
 }
 

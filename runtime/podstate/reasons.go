@@ -1,5 +1,7 @@
 package podstate
 
+import "github.com/runonce/runonce/internal/podspec"
+
 // The kubelet's reasons of pods and waiting containers (pkg/kubelet/container/sync_result.go,
 // pkg/kubelet/eviction), besides those of package failure.
 const (
@@ -9,7 +11,7 @@ const (
 	ReasonCrashLoopBackOff = "CrashLoopBackOff"
 	ReasonSandboxError     = "CreatePodSandboxError"
 	ReasonPostStartHook    = "PostStartHookError"
-	ReasonEvicted          = "Evicted"
+	ReasonEvicted          = podspec.ReasonEvicted
 )
 
 // What CRI runtimes report for a container that was created and could not be started

@@ -40,16 +40,16 @@ func StorageExceeded(pod *v1.Pod, u StorageUsage) string {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		if limit := storageLimit(v); limit != nil && limit.CmpInt64(u.Volumes[v.Name]) < 0 {
-			return fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, limit.String())
+			return fmt.Sprintf(podspec.MessageEmptyDirLimit, v.Name, limit.String())
 		}
 	}
 	limit, ok := podresource.PodLimits(pod, podresource.PodResourcesOptions{})[v1.ResourceEphemeralStorage]
 	if ok && limit.CmpInt64(u.sum()) < 0 {
-		return fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ", limit.String())
+		return fmt.Sprintf(podspec.MessagePodLimit, limit.String())
 	}
 	for _, c := range podspec.LongRunning(pod) {
 		if limit := c.Resources.Limits.StorageEphemeral(); !limit.IsZero() && limit.CmpInt64(u.Containers[c.Name]) < 0 {
-			return fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", c.Name, limit.String())
+			return fmt.Sprintf(podspec.MessageContainerLimit, c.Name, limit.String())
 		}
 	}
 	return ""

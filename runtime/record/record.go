@@ -35,6 +35,8 @@ type Pod struct {
 	// Started is when the pod was first started, zero for one that is only admitted. It is more
 	// precise than a v1.Time, which would make deadlines come early.
 	Started time.Time `json:"started,omitzero"`
+	// Node is the name of the node as which this machine has started it.
+	Node string `json:"node,omitempty"`
 	// Failed says that the pod has ended for good, whatever its restart policy says.
 	Failed *Failure `json:"failed,omitempty"`
 	// Outcome is what the last run has decided, nil if that is not known. It changes nothing of the

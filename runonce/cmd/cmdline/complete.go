@@ -176,8 +176,11 @@ func (l *commandLine) argumentsOf(usage string) (all []string) {
 
 // pods returns the pods of earlier runs, as NAMESPACE/POD: those that have logs if these are wanted.
 func (l *commandLine) pods() []string {
-	if l.Command.Name == "logs" || l.Command.Name == "events" { // which are kept together
+	switch l.Command.Name {
+	case "logs", "events": // which are kept together
 		return l.logged()
+	case "describe":
+		return append(l.recorded(), l.logged()...)
 	}
 	return l.recorded()
 }

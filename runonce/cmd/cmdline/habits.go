@@ -21,10 +21,10 @@ var habits = map[string]string{
 	"restart": `use "runonce down POD", and then "runonce run PATH"`,
 	"reload":  changeHabit, "replace": changeHabit, "edit": changeHabit, "patch": changeHabit, "scale": changeHabit,
 	"get": listHabit, "ls": listHabit, "list": listHabit, "status": listHabit, "pod ps": listHabit, "container": listHabit,
-	"describe": showHabit, "inspect": showHabit, "get events": eventsHabit,
-	"wait": `"runonce run --until ready PATH" waits for pods, and starts those that do not run`,
-	"top":  usageHabit, "stats": usageHabit,
-	"diff": `use "runonce plan PATH"`, "lint": `use "runonce validate PATH"`,
+	"inspect": `use "runonce describe POD"`, "get events": eventsHabit,
+	"wait":  `"runonce run --until ready PATH" waits for pods, and starts those that do not run`,
+	"stats": usageHabit,
+	"diff":  `use "runonce plan PATH"`, "lint": `use "runonce validate PATH"`,
 	"config": `use "runonce validate PATH" for manifests; "runonce help" says where settings are`,
 	"log":    `use "runonce logs POD"`,
 	"load":   importHabit, "import": importHabit, "pull": `use "runonce images pull PATH"`, "save": `use "runonce images bundle"`,
@@ -39,9 +39,8 @@ const (
 	anyHabit    = `use "runonce run PATH" or "runonce down PATH"`
 	changeHabit = `change the manifest and use "runonce run PATH"`
 	listHabit   = `use "runonce ps"`
-	showHabit   = `use "runonce ps POD" or "runonce ps -o yaml"`
 	eventsHabit = `use "runonce events"`
-	usageHabit  = `runonce does not measure pods; "systemd-cgtop" shows their cgroups`
+	usageHabit  = `use "runonce top"`
 	importHabit = `use "runonce images import PATH"`
 	attachHabit = `use "runonce exec POD -- COMMAND" to run a command in a container, and "runonce logs POD" for its output`
 	unitHabit   = `this is for systemd, as in "systemctl enable runonce.service"`

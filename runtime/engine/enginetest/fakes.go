@@ -8,11 +8,13 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/podusage"
 	machine "github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/record"
@@ -110,8 +112,12 @@ func (s *Sandboxes) Left() []types.UID {
 
 // Cgroups remembers which pods have a cgroup.
 type Cgroups struct {
-	mu   sync.Mutex
-	pods map[types.UID]bool
+	Processors float64 // that each container uses
+	WorkingSet uint64  // of each container, in bytes
+
+	mu    sync.Mutex
+	pods  map[types.UID]bool
+	begun time.Time // when the usage was first asked for
 }
 
 // Ensure returns the path that the pod's cgroup would have.
@@ -134,6 +140,27 @@ func (c *Cgroups) Remove(_ context.Context, pod *v1.Pod) error {
 	defer c.mu.Unlock()
 	delete(c.pods, pod.UID)
 	return nil
+}
+
+// Usage returns what the containers have used by now, and the pod as much as all of them.
+func (c *Cgroups) Usage(pod *v1.Pod, ids []string) (of podusage.Sample, containers map[string]podusage.Sample, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.pods[pod.UID] {
+		return of, nil, fs.ErrNotExist
+	}
+	if c.begun.IsZero() {
+		c.begun = time.Now()
+	}
+	each := podusage.Sample{
+		CPU: time.Duration(c.Processors * float64(time.Since(c.begun))), Memory: 2 * c.WorkingSet, WorkingSet: c.WorkingSet,
+	}
+	containers = map[string]podusage.Sample{}
+	for _, id := range ids {
+		containers[id] = each
+		of = podusage.Sample{CPU: of.CPU + each.CPU, Memory: of.Memory + each.Memory, WorkingSet: of.WorkingSet + each.WorkingSet}
+	}
+	return of, containers, nil
 }
 
 // Left returns the pods that still have a cgroup.

@@ -1,0 +1,106 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/internal/podusage"
+	"github.com/runonce/runonce/runtime/engine"
+)
+
+// Usage returns what the pods use, by their UIDs: of processors on average over the interval, and of memory at its
+// end. A pod is its cgroup, so its usage includes what its containers do not have, such as files in a volume in
+// memory. A pod of which nothing runs is left out, as is a container that starts or ends meanwhile.
+func (p *Pods) Usage(ctx context.Context, pods []*v1.Pod, interval time.Duration) (map[types.UID]podusage.Pod, error) {
+	samples := map[types.UID]usageSample{}
+	for _, pod := range pods {
+		s, err := p.sampleUsage(ctx, pod, nil)
+		if err != nil {
+			return nil, err
+		}
+		if len(s.ids) > 0 {
+			samples[pod.UID] = s
+		}
+	}
+	usage := map[types.UID]podusage.Pod{}
+	if len(samples) == 0 {
+		return usage, nil
+	}
+	select {
+	case <-time.After(interval):
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	for _, pod := range pods {
+		before, known := samples[pod.UID]
+		if !known {
+			continue
+		}
+		now, err := p.sampleUsage(ctx, pod, before.ids)
+		if err != nil {
+			return nil, err
+		}
+		if len(now.containers) > 0 {
+			usage[pod.UID] = now.since(before, pod)
+		}
+	}
+	return usage, nil
+}
+
+// usageSample is what a pod has used up to a moment.
+type usageSample struct {
+	at         time.Time
+	ids        map[string]string // of the containers that run, by their names
+	pod        podusage.Sample
+	containers map[string]podusage.Sample // by ID
+}
+
+// sampleUsage reads what the pod has used, and its containers with the IDs, nil for those that run now. A pod that is
+// gone has used nothing.
+func (p *Pods) sampleUsage(ctx context.Context, pod *v1.Pod, ids map[string]string) (usageSample, error) {
+	if ids == nil {
+		all, err := p.o.Engine.Containers(ctx, string(pod.UID))
+		if err != nil {
+			return usageSample{}, fmt.Errorf("listing containers of pod %q: %w", pod.Name, err)
+		}
+		ids = map[string]string{}
+		for _, c := range all {
+			if c.State == engine.StateRunning && podspec.Container(pod, c.Name) != nil {
+				ids[c.Name] = c.ID
+			}
+		}
+	}
+	s := usageSample{ids: ids}
+	of := make([]string, 0, len(ids))
+	for _, id := range ids {
+		of = append(of, id)
+	}
+	var err error
+	s.pod, s.containers, err = p.o.Cgroups.Usage(pod, of)
+	s.at = time.Now()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return s, fmt.Errorf("pod %q: %w", podspec.FullName(pod), err)
+	}
+	return s, nil
+}
+
+// since returns what the pod has used between two samples.
+func (s usageSample) since(before usageSample, pod *v1.Pod) podusage.Pod {
+	took := s.at.Sub(before.at)
+	out := podusage.Pod{Usage: s.pod.Since(before.pod, took), Containers: []podusage.Container{}}
+	for _, c := range podspec.Containers(pod) {
+		id := s.ids[c.Name]
+		now, ok := s.containers[id]
+		if then, both := before.containers[id]; ok && both {
+			out.Containers = append(out.Containers, podusage.Container{Name: c.Name, Usage: now.Since(then, took)})
+		}
+	}
+	return out
+}
