@@ -44,6 +44,9 @@ type target interface {
 	list(ctx context.Context, namespaces func() []string) ([]*v1.Pod, error)
 	// states returns the pods of earlier runs with what is known of them, except their containers.
 	states(ctx context.Context, namespaces func() []string) ([]report.PodState, error)
+	// observe returns the pods that exist, also those that a run has admitted and not started yet, and what sees
+	// them on their way to the goal.
+	observe(ctx context.Context, namespaces func() []string, until runonce.Until) ([]*v1.Pod, runonce.Observer, error)
 	// printLog prints a log.
 	printLog(ctx context.Context, o logOptions, to logs.Sinks) error
 	// events shows the events of pods. If they are followed, it shows them again when others have happened.
