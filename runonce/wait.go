@@ -173,7 +173,7 @@ func (p *waitingPod) wait(ctx context.Context) {
 func (p *waitingPod) look(ctx context.Context) {
 	seen, err := p.w.obs.Observe(ctx, p.pod)
 	now := time.Now()
-	c := condition{}
+	var c condition
 	switch {
 	case ctx.Err() != nil:
 		return

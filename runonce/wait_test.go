@@ -209,9 +209,13 @@ func TestWait(t *testing.T) {
 				got = append(got, result{r.Pod.Name, r.Outcome, r.Reason, r.Elapsed})
 			}
 			want := []result{
-				{"done", Succeeded, "", 30 * time.Second}, {"fails", Failed, "Error", 20 * time.Second}, {"gone", Failed, "NotFound", 10 * time.Second},
-				{"slow", TimedOut, "PodNotCompleted", 2 * time.Minute}, {"blinks", Succeeded, "", 20 * time.Second},
-				{"unknown", Failed, reasonUnknown, unknownFor}, {"lost", Failed, "ClusterLost", 0},
+				{"done", Succeeded, "", 30 * time.Second},
+				{"fails", Failed, "Error", 20 * time.Second},
+				{"gone", Failed, "NotFound", 10 * time.Second},
+				{"slow", TimedOut, "PodNotCompleted", 2 * time.Minute},
+				{"blinks", Succeeded, "", 20 * time.Second},
+				{"unknown", Failed, reasonUnknown, unknownFor},
+				{"lost", Failed, "ClusterLost", 0},
 			}
 			if !slices.Equal(got, want) {
 				t.Errorf("got  %v\nwant %v", got, want)

@@ -36,7 +36,7 @@ func (p *program) waitCommand() *cli.Command {
 			"that \"run\" would have. It starts, restarts and stops nothing: the run or watch of the pods does.",
 		Flags: []cli.Flag{
 			textFlag(&c.goal, "", "wait for this `GOAL`: running, ready, completed or deleted", "for", ""),
-			durationFlag(&c.settle, "", "count a container as running after this `DURATION`", "settle", defaultSettle),
+			durationFlag(&c.settle, categoryRun, "count a container as running after this `DURATION`", "settle", defaultSettle),
 			&cli.DurationFlag{Name: "timeout", Destination: &c.timeout, Usage: "end the command after this `DURATION`", DefaultText: "no limit"},
 			p.quietFlag(),
 		},
@@ -196,7 +196,7 @@ func (w *waits) show(e runonce.Progress) {
 // text says for which of all pods the command waits, and why.
 func (w *waits) text(total int) string {
 	const most = 3
-	var all []string
+	all := make([]string, 0, len(w.states))
 	for _, name := range slices.Sorted(maps.Keys(w.states)) {
 		all = append(all, name+": "+w.states[name])
 	}
