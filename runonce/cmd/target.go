@@ -16,7 +16,6 @@ import (
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/cluster"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/logs"
 )
 
 // target is where the pods of a command run: this machine or a cluster. Commands do not know which. It is
@@ -47,8 +46,8 @@ type target interface {
 	// observe returns the pods that exist, also those that a run has admitted and not started yet, and what sees
 	// them on their way to the goal.
 	observe(ctx context.Context, namespaces func() []string, until runonce.Until) ([]*v1.Pod, runonce.Observer, error)
-	// printLog prints a log.
-	printLog(ctx context.Context, o logOptions, to logs.Sinks) error
+	// logSources returns the logs that the options select, at least one.
+	logSources(ctx context.Context, o logOptions) ([]logSource, error)
 	// events shows the events of pods. If they are followed, it shows them again when others have happened.
 	events(ctx context.Context, o eventOptions, show func([]report.Event) error) error
 	// exec runs a command in a container, and returns its exit code.

@@ -22,7 +22,7 @@ var habits = map[string]string{
 	"reload":  changeHabit, "replace": changeHabit, "edit": changeHabit, "patch": changeHabit, "scale": changeHabit,
 	"get": listHabit, "ls": listHabit, "list": listHabit, "status": listHabit, "pod ps": listHabit, "container": listHabit,
 	"describe": showHabit, "inspect": showHabit, "get events": eventsHabit,
-	"top":  usageHabit, "stats": usageHabit,
+	"top": usageHabit, "stats": usageHabit,
 	"diff": `use "runonce plan PATH"`, "lint": `use "runonce validate PATH"`,
 	"config": `use "runonce validate PATH" for manifests; "runonce help" says where settings are`,
 	"log":    `use "runonce logs POD"`,
