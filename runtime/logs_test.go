@@ -19,6 +19,7 @@ import (
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
+	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/record"
 )
 
@@ -181,8 +182,8 @@ func TestLogOfFailedStart(t *testing.T) {
 	})
 }
 
-// TestInUse: a log is in use while its own instance may write to it.
-func TestInUse(t *testing.T) {
+// TestFollowLog: a log is followed while its own instance may write to it; a new one also before that is there.
+func TestFollowLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -191,16 +192,42 @@ func TestInUse(t *testing.T) {
 		if err := p.Sync(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
-		want := func(file string, want bool) {
-			t.Helper()
-			if got, err := p.InUse(t.Context(), pod, filepath.Join("/another/name/of/it/c0", file)); err != nil || got != want {
-				t.Errorf("%s in use: %t, %v", file, got, err)
+		path, err := p.Log(t.Context(), pod, "c0", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := filepath.Join(t.TempDir(), "another name of it")
+		if err := os.Symlink(filepath.Dir(filepath.Dir(path)), other); err != nil {
+			t.Fatal(err)
+		}
+		later := filepath.Join(filepath.Dir(path), "7.log")
+		if err := os.WriteFile(later, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		end := make(chan struct{})
+		time.AfterFunc(time.Minute, func() { close(end) })
+		follow := func(path string) error {
+			return p.FollowLog(t.Context(), pod, runtime.FollowedLog{Path: path}, logs.Sinks{}, logs.Options{})
+		}
+		start := func(path string) error {
+			return p.FollowLog(t.Context(), pod, runtime.FollowedLog{Path: path, New: true, End: end}, logs.Sinks{}, logs.Options{})
+		}
+		begin := time.Now()
+		for _, c := range []struct {
+			name   string
+			follow func() error
+			ends   time.Duration
+		}{
+			{"of no instance", func() error { return follow(later) }, 0},
+			{"of one that runs", func() error { return follow(filepath.Join(other, "c0", "0.log")) }, time.Second},
+			{"of one that has ended", func() error { return follow(path) }, time.Second},
+			{"new, and ended", func() error { return start(path) }, time.Second},
+			{"new, and not there yet", func() error { return start(later) }, time.Minute},
+		} {
+			if err := c.follow(); err != nil || time.Since(begin) != c.ends {
+				t.Errorf("%s: ended after %s, %v", c.name, time.Since(begin), err)
 			}
 		}
-		want("0.log", true)
-		want("1.log", false)
-		time.Sleep(2 * time.Second)
-		want("0.log", false)
 	})
 }
 

@@ -65,7 +65,7 @@ func (t *nodeTarget) copyLog(ctx context.Context, path string, of logs.Pod, o lo
 		return logs.Follow(ctx, path, to, lines, nil)
 	}
 	owner := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: of.Name, UID: types.UID(of.UID)}}
-	return t.pods.FollowLog(ctx, owner, path, to, lines)
+	return t.pods.FollowLog(ctx, owner, runtime.FollowedLog{Path: path}, to, lines)
 }
 
 // loggedPods returns the logs of the pods that are named, each once, or of those that exist and are selected.

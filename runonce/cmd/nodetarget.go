@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -47,7 +48,10 @@ type nodeTarget struct {
 	planning *planning
 	// copies gets the logs of containers that are started, if it is set.
 	copies *logCopies
-	trace  *runonce.Trace // may be nil
+	// follows says that logs are shown, by the follower once there is one.
+	follows  bool
+	follower atomic.Pointer[logFollower]
+	trace    *runonce.Trace // may be nil
 	// remove says that the run removes at its end what it has made.
 	remove bool
 
@@ -103,8 +107,8 @@ func (t *nodeTarget) open(ctx context.Context, node *v1.Node, o runtime.Options)
 	if t.engine, err = t.openEngine(ctx, t.command, t.options); err != nil {
 		return err
 	}
-	if t.copies != nil && t.copies.wanted() {
-		o.LogCreated = t.copies.created
+	if t.follows || t.copies != nil && t.copies.wanted() {
+		o.LogCreated = t.logCreated
 	}
 	o.Records, o.LogDir, o.Log = record.Open(t.options.Root, t.options.State), t.options.LogDir, t.log
 	o.Records.Notify = func(message string) { t.log.Warn(message) }

@@ -106,6 +106,7 @@ type runCommand struct {
 	clusterFlags
 	creationFlags
 	queueFlags
+	followFlags
 	maxRestarts                                int
 	timeout                                    time.Duration
 	failFast, remove                           bool
@@ -134,7 +135,7 @@ func (p *program) runCommand() *cli.Command {
 			durationFlag(&c.scheduleTimeout, categoryCluster, "reject a pod that has no node after this `DURATION`", "schedule-timeout", defaultScheduleTimeout),
 			p.quietFlag(),
 		},
-	}, c, &c.podFlags, &c.startFlags, &c.earlierFlags, &c.outputFlags, &c.clusterFlags, &c.creationFlags, &c.queueFlags)
+	}, c, &c.podFlags, &c.startFlags, &c.earlierFlags, &c.outputFlags, &c.clusterFlags, &c.creationFlags, &c.queueFlags, &c.followFlags)
 }
 
 // options returns how the plan is carried out.
@@ -150,6 +151,9 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	o := c.options()
 	if err := o.Validate(); err != nil {
 		return badInput(err)
+	}
+	if c.followFlags.wanted() && c.structured {
+		return usagef("--follow-logs prints text: it has no meaning with --log-format %s", c.logging.logFormat)
 	}
 	c.display.Goal(o.Until)
 	if err := c.openOutputs(); err != nil {
@@ -168,6 +172,9 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if o.Await, err = c.await(set); err != nil {
+		return err
+	}
+	if err := c.followFlags.choose(set); err != nil {
 		return err
 	}
 	plan, err := t.prepare(limited, set)
@@ -213,7 +220,7 @@ func (c *runCommand) openTarget(args []string, o *runonce.Options) (target, erro
 		}
 	}
 	machine := c.planner(engine, planning)
-	machine.copies, machine.trace, machine.remove = &c.copies, o.Trace, c.remove
+	machine.copies, machine.follows, machine.trace, machine.remove = &c.copies, c.followFlags.wanted(), o.Trace, c.remove
 	return c.target(&c.clusterFlags, machine, clusterOptions{
 		namespace: c.podNamespace, createNamespace: c.createNamespace, scheduleTimeout: c.scheduleTimeout, remove: c.remove,
 		planning: planning, trace: o.Trace,
@@ -243,7 +250,9 @@ func (c *runCommand) carryOut(ctx context.Context, t target, plan admit.Plan, o 
 	if c.remove {
 		c.display.OnInterrupt(progress.EffectRemove)
 	}
+	shown := c.followLogs(ctx, t, plan)
 	results := runonce.Run(ctx, t.runtime(), plan, o)
+	shown()
 	t.conclude(context.WithoutCancel(ctx))
 	c.display.EndRun()
 	return results

@@ -34,6 +34,8 @@ type target interface {
 	logs() runonce.Logs
 	// instances returns the containers of a pod of the run that have logs, the oldest first.
 	instances(r *runonce.Result) []instance
+	// follow has the follower show the logs of the pods from now on.
+	follow(f *logFollower, pods []*v1.Pod)
 	// conclude removes what prepare has made, if the run removes its pods, and says what those that stay lack. lost
 	// returns why they were not known any more at the end.
 	conclude(ctx context.Context)
