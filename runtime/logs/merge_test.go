@@ -52,7 +52,7 @@ func TestMerge(t *testing.T) {
 		{name: "none"},
 		{name: "one", sources: []Source{linesAt("a", 1, 2)}, want: "a1 a2", lines: 2},
 		{name: "two", sources: []Source{linesAt("a", 1, 4, 5), linesAt("b", 2, 3, 6)}, want: "a1 b2 b3 a4 a5 b6", lines: 6},
-		{name: "equal times", sources: []Source{linesAt("a", 1, 1), linesAt("b", 1, 1)}, want: "a1 a1 b1 b1", lines: 4},
+		{name: "equal times", sources: []Source{linesAt("a", 1, 2), linesAt("b", 1, 2)}, want: "a1 b1 a2 b2", lines: 4},
 		{name: "one goes back", sources: []Source{linesAt("a", 5, 1, 6), linesAt("b", 4, 7)}, want: "b4 a5 a1 a6 b7", lines: 5},
 		{name: "without times", sources: []Source{linesAt("a", 3, -1, 5), linesAt("b", 4)}, want: "a3 a-1 b4 a5", lines: 4},
 		{name: "an error", sources: []Source{linesAt("a", 1, 3), fails}, want: "a1 f2 a3", lines: 3, err: bad},
@@ -82,9 +82,9 @@ func TestMergeEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		full := errors.New("full")
-		endless := func(_ context.Context, line func(Line) error) error {
+		endless := func(ctx context.Context, line func(Line) error) error {
 			for i := 0; ; i++ {
-				if err := linesAt("x", i)(t.Context(), line); err != nil {
+				if err := linesAt("x", i)(ctx, line); err != nil {
 					return err
 				}
 			}
