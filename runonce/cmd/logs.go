@@ -68,8 +68,8 @@ func (p *program) logsCommand() *cli.Command {
 			boolFlag(&c.previous, "", "print the log of the previous instance", "previous", "p"),
 			boolFlag(&c.prefix, "", "begin each line with pod and container, as several logs do", "prefix"),
 			&cli.IntFlag{Name: "tail", Destination: &c.tail, Value: notGiven, Usage: "print only the last `N` lines of a log", DefaultText: "all"},
-			&cli.DurationFlag{Name: "since", Destination: &c.since, Usage: "print only lines newer than this `DURATION`, such as 5m", DefaultText: "all"},
-			&cli.StringFlag{Name: "since-time", Destination: &c.sinceText, Usage: "print only lines from `TIME` on, as in 2030-01-02T15:04:05Z", DefaultText: "all"},
+			&cli.DurationFlag{Name: "since", Destination: &c.since, Usage: "print only lines newer than `DURATION`, such as 5m", DefaultText: "all"},
+			&cli.StringFlag{Name: "since-time", Destination: &c.sinceText, Usage: "print only lines from `TIME` on: 2030-01-02T15:04:05Z", DefaultText: "all"},
 			boolFlag(&c.timestamps, "", "print the time of each line", "timestamps", "t"),
 		},
 	}, c, &c.pastFlags)
