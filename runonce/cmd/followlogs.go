@@ -57,7 +57,7 @@ func (f *followFlags) shows(pod *v1.Pod) bool {
 // flags: a flag without a value stands for all pods.
 func (f *followFlags) flags() []cli.Flag {
 	f.refs.alone = true
-	return []cli.Flag{listFlag(&f.refs, categoryReport, "print logs to standard error, of all pods or of =`POD`", "follow-logs", "")}
+	return []cli.Flag{listFlag(&f.refs, categoryReport, "print logs to standard error, of all or =`POD`", "follow-logs", "")}
 }
 
 // logFollower shows the logs of containers while a run goes on.
