@@ -74,7 +74,7 @@ func (p *Pods) Attach(ctx context.Context, pod *v1.Pod, container string, s engi
 	case spec.Stdin || spec.TTY:
 		err = p.o.Engine.Attach(ctx, at.ID, s)
 	default:
-		err = p.FollowLog(ctx, pod, at.LogPath, logs.Sinks{Stdout: s.Stdout, Stderr: s.Stderr}, logs.Options{Since: time.Now()})
+		err = p.FollowLog(ctx, pod, FollowedLog{Path: at.LogPath}, logs.Sinks{Stdout: s.Stdout, Stderr: s.Stderr}, logs.Options{Since: time.Now()})
 	}
 	if err != nil {
 		return 0, err
@@ -161,39 +161,56 @@ func (p *Pods) Log(ctx context.Context, pod *v1.Pod, container string, previous 
 // logInterval is how often a container is looked at without an event: a start that fails is none.
 const logInterval = 10 * time.Second
 
-// FollowLog copies a log of the pod as logs.Follow does until no container writes to it. Where that cannot
-// be known, it follows the log until ctx is done.
-func (p *Pods) FollowLog(ctx context.Context, pod *v1.Pod, path string, to logs.Sinks, o logs.Options) error {
+// FollowedLog is a log that is followed.
+type FollowedLog struct {
+	Path string
+	// New says that the container is about to be created: the log has not ended before that.
+	New bool
+	// End, if it is not nil, ends the following when it is closed.
+	End <-chan struct{}
+}
+
+// FollowLog copies a log of the pod as logs.Follow does until no container writes to it, or to what there is at its End.
+// Where it cannot be known who writes to it, it follows the log until ctx is done.
+func (p *Pods) FollowLog(ctx context.Context, pod *v1.Pod, f FollowedLog, to logs.Sinks, o logs.Options) error {
 	ended := make(chan struct{})
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watch.Go(func() {
-		if err := p.awaitLogEnd(ctx, pod, path); err == nil {
+		if err := p.awaitLogEnd(ctx, pod, f); err == nil {
 			close(ended)
 		} else if ctx.Err() == nil {
 			p.o.Log.InfoContext(ctx, "could not watch the container; following its log until interrupted", "error", err)
 		}
 	})
-	return logs.Follow(ctx, path, to, o, ended)
+	return logs.Follow(ctx, f.Path, to, o, ended)
 }
 
-// awaitLogEnd waits until no container of the pod writes to the log.
-func (p *Pods) awaitLogEnd(ctx context.Context, pod *v1.Pod, path string) error {
+// awaitLogEnd waits until no container of the pod writes to the log any more.
+func (p *Pods) awaitLogEnd(ctx context.Context, pod *v1.Pod, f FollowedLog) error {
 	changes, err := p.Changes(ctx, pod)
 	if err != nil {
 		return err
 	}
 	for {
-		if used, err := p.InUse(ctx, pod, path); err != nil || !used {
+		writer, err := p.logWriter(ctx, pod, f.Path)
+		switch used := writer.State == engine.StateRunning || writer.State == engine.StateCreated; {
+		case err != nil:
 			return err
+		case !used && (!f.New || writer.State != ""):
+			return nil
+		case used:
+			f.New = false
 		}
 		select {
 		case _, open := <-changes:
 			if !open {
 				return context.Cause(ctx)
 			}
+		case <-f.End:
+			return nil
 		case <-time.After(logInterval):
 		}
 	}

@@ -74,14 +74,16 @@ func (p *Pods) LogPath(pod *v1.Pod, containerID string) (path string) {
 	return path
 }
 
-// InUse reports whether an instance of one of the pod's containers may still write to the log.
-func (p *Pods) InUse(ctx context.Context, pod *v1.Pod, logPath string) (bool, error) {
+// logWriter returns the instance of one of the pod's containers whose log that is, none if the engine does not have it.
+func (p *Pods) logWriter(ctx context.Context, pod *v1.Pod, logPath string) (engine.Container, error) {
 	all, err := p.o.Engine.Containers(ctx, string(pod.UID))
-	return slices.ContainsFunc(all, func(c engine.Container) bool {
+	for _, c := range all {
 		// The directory of logs may have several names.
-		same := c.Name == filepath.Base(filepath.Dir(logPath)) && filepath.Base(c.LogPath) == filepath.Base(logPath)
-		return same && (c.State == engine.StateRunning || c.State == engine.StateCreated)
-	}), err
+		if c.Name == filepath.Base(filepath.Dir(logPath)) && filepath.Base(c.LogPath) == filepath.Base(logPath) {
+			return c, err
+		}
+	}
+	return engine.Container{}, err
 }
 
 // RemoveLogs removes the logs of those of the pods that do not exist any more; of all such pods

@@ -19,6 +19,7 @@ import (
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
+	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/record"
 )
 
@@ -181,8 +182,9 @@ func TestLogOfFailedStart(t *testing.T) {
 	})
 }
 
-// TestInUse: a log is in use while its own instance may write to it.
-func TestInUse(t *testing.T) {
+// TestFollowLog: following ends when no instance may write to the log any more, or at its end. Nothing here waits for
+// the container: fake time stands still while a directory is watched.
+func TestFollowLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -191,16 +193,28 @@ func TestInUse(t *testing.T) {
 		if err := p.Sync(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
-		want := func(file string, want bool) {
+		path, err := p.Log(t.Context(), pod, "c0", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		later := filepath.Join(filepath.Dir(path), "7.log")
+		if err := os.WriteFile(later, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		end := make(chan struct{})
+		close(end)
+		follow := func(f runtime.FollowedLog) {
 			t.Helper()
-			if got, err := p.InUse(t.Context(), pod, filepath.Join("/another/name/of/it/c0", file)); err != nil || got != want {
-				t.Errorf("%s in use: %t, %v", file, got, err)
+			if err := p.FollowLog(t.Context(), pod, f, logs.Sinks{}, logs.Options{}); err != nil {
+				t.Error(err)
 			}
 		}
-		want("0.log", true)
-		want("1.log", false)
+		follow(runtime.FollowedLog{Path: later}) // of no instance
+		follow(runtime.FollowedLog{Path: path, End: end})
+		follow(runtime.FollowedLog{Path: later, New: true, End: end})
 		time.Sleep(2 * time.Second)
-		want("0.log", false)
+		follow(runtime.FollowedLog{Path: path})
+		follow(runtime.FollowedLog{Path: path, New: true})
 	})
 }
 

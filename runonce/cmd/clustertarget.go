@@ -20,7 +20,6 @@ import (
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/cluster"
-	"github.com/runonce/runonce/runtime/logs"
 )
 
 var (
@@ -272,27 +271,13 @@ func (t *clusterTarget) noticeSeen() {
 	}
 }
 
-func (t *clusterTarget) printLog(ctx context.Context, o logOptions, to logs.Sinks) error {
-	pod, err := t.find(ctx, o.pod)
-	if err != nil {
-		return err
-	}
-	container, err := t.containerOf(pod, o.container)
-	if err != nil {
-		return err
-	}
-	return t.pods.Logs(ctx, pod.Namespace, pod.Name, cluster.LogOptions{
-		Container: container, Previous: o.previous, Follow: o.follow, Tail: o.lines(), Since: o.since, Timestamps: o.timestamps,
-	}, to.Stdout)
-}
-
 // find returns the pod that a reference names.
 func (t *clusterTarget) find(ctx context.Context, ref string) (*v1.Pod, error) {
 	all, err := t.list(ctx, func() []string { return namespacesIn([]string{ref}) })
 	if err != nil {
 		return nil, err
 	}
-	named, err := resolve(ref, all, podspec.NameOf, usagef("no pod %q on the cluster; see %q", ref, "runonce ps"))
+	named, err := t.named([]string{ref}, all)
 	if err != nil {
 		return nil, err
 	}

@@ -141,7 +141,11 @@ func (p *program) quietFlag() cli.Flag {
 type list struct {
 	values []string
 	paths  bool // may have commas, which separate other values
+	alone  bool // "true" stands for a flag without a value
 }
+
+// IsBoolFlag says whether the flag may have no value.
+func (l *list) IsBoolFlag() bool { return l.alone }
 
 // Set adds a value.
 func (l *list) Set(text string) error {

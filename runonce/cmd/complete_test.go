@@ -103,13 +103,14 @@ func TestComplete(t *testing.T) {
 		{"logs --log-dir LOGS prod/db --container p", "pg"},
 		{"logs --log-dir /none ", ""},
 		{"exec --log-dir LOGS web -c ", "main side"},
+		{"wait web --for ", "running ready completed deleted"},
 		{"port-forward --root EMPTY --log-dir LOGS pr", ""},
 		{"cp --log-dir LOGS prod/db:/x . -c p", "pg"},
 		{"cp --log-dir LOGS . prod/db : /x -c p", "pg"},
 		{"cp --root UNREADABLE --log-dir LOGS we", "web: :files"}, // without the right to read the records
 		{"down --root EMPTY --log-dir LOGS w", ":files"},
 		{"nonsense --no-such ", ":files"},
-		{"", "run watch plan validate ps logs events describe top exec attach cp port-forward down images version completion help :files"},
+		{"", "run watch plan validate ps logs events describe top exec attach cp port-forward wait down images version completion help :files"},
 	} {
 		line := strings.NewReplacer("LOGS", logs, "EMPTY", empty, "UNREADABLE", unreadable).Replace(c.line)
 		want := strings.Fields(c.want)
@@ -126,14 +127,14 @@ var cmpEmpty = cmp.Transformer("NilIsEmpty", func(l []string) []string {
 	return l
 })
 
-// TestCompletePods: down and ps complete the pods of earlier runs.
+// TestCompletePods: down, ps and wait complete the pods of earlier runs.
 func TestCompletePods(t *testing.T) {
 	t.Parallel()
 	m := newMemory(t)
 	if got := invoke(t, m, "run", manifest(t, "web", "Always", "[sleep]"), "--node", nodeFile(), "--settle", "0"); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
-	for command, want := range map[string][]string{"down": {"web", "default/web", ":files"}, "ps": {"web", "default/web"}} {
+	for command, want := range map[string][]string{"down": {"web", "default/web", ":files"}, "ps": {"web", "default/web"}, "wait": {"web", "default/web"}} {
 		got := completions(t, command, "--root", m.root, "--state", filepath.Join(m.root, "state"), "")
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", command, diff)

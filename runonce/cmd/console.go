@@ -235,8 +235,10 @@ func (c *console) environ() []string {
 
 // colors tells whether the output is colored: only on a terminal that can do it, and not against
 // the user's wish (no-color.org).
-func (c *console) colors() bool {
-	return c.io.StdoutTerminal && c.io.Getenv("NO_COLOR") == "" && !c.dumbTerminal()
+func (c *console) colors() bool { return c.colorsOn(c.io.StdoutTerminal) }
+
+func (c *console) colorsOn(terminal bool) bool {
+	return terminal && c.io.Getenv("NO_COLOR") == "" && !c.dumbTerminal()
 }
 
 // dumbTerminal says whether the terminal has neither colors nor a cursor that moves.

@@ -100,9 +100,6 @@ func (c *describeCommand) describe(ctx context.Context, t target, refs []string)
 	return all, c.complete(ctx, t, present)
 }
 
-// errNoPod says that a pod does not exist.
-var errNoPod = errors.New("no such pod")
-
 // complete adds what is known of the pods besides their states. What cannot be found out is left out, and said.
 func (c *describeCommand) complete(ctx context.Context, t target, all []*report.Description) error {
 	pods := make([]*v1.Pod, 0, len(all))

@@ -2,9 +2,7 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -16,7 +14,6 @@ import (
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/record"
 )
 
 // exitOwnFailure is the exit code of commands that pass on that of a command in a container, if they have failed
@@ -158,17 +155,9 @@ func (t *nodeTarget) exec(ctx context.Context, o execOptions, s engine.Streams) 
 
 // find returns the pod of this machine that a reference names. It needs no engine.
 func (t *nodeTarget) find(ref, namespace string) (*v1.Pod, error) {
-	all, err := record.Open(t.options.Root, t.options.State).List()
-	if errors.Is(err, fs.ErrPermission) {
-		return nil, unusable(needsRoot(t.command))
-	}
+	pods, err := t.known()
 	if err != nil {
-		return nil, unusable(fmt.Errorf("listing pods: %w", err))
-	}
-	all = slices.DeleteFunc(all, func(r *record.Pod) bool { return r.OtherVersion() || r.Removed })
-	pods := make([]*v1.Pod, 0, len(all))
-	for _, r := range all {
-		pods = append(pods, r.Pod)
+		return nil, err
 	}
 	named, err := resolve(ref, inNamespace(namespace, pods), podspec.NameOf, usagef("no pod %q on this machine; see %q", ref, "runonce ps"))
 	if err != nil {

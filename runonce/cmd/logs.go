@@ -1,26 +1,22 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runonce/cmd/cmdline"
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/logs"
-	"github.com/runonce/runonce/runtime/record"
 )
 
 // logsCommand is "logs".
@@ -28,50 +24,173 @@ type logsCommand struct {
 	*program
 	logOptions
 	pastFlags
+	selectorText, sinceText string
+	prefix                  bool
 }
 
-// logOptions select a log and its lines.
+// logOptions select logs and their lines.
 type logOptions struct {
-	pod, namespace               string // the reference to the pod, and its namespace if that is known
+	refs     []string        // to pods
+	selector labels.Selector // of pods, if there are no references
+	within   string          // the namespace of the pods, "" for all
+
 	container                    string // "" for the one that kubectl chooses
+	allContainers                bool
 	follow, previous, timestamps bool
-	tail                         int // lines, or notGiven for all
-	since                        time.Duration
+
+	tail      int // lines of each log, or notGiven for all
+	since     time.Duration
+	sinceTime time.Time // zero for all
+	all       bool      // pods
+}
+
+// logSource is the log of one container.
+type logSource struct {
+	pod, container string
+	// copy copies what is wanted of the log, without times if lines are.
+	copy func(ctx context.Context, to logs.Sinks) error
 }
 
 func (p *program) logsCommand() *cli.Command {
 	c := &logsCommand{program: p}
 	return p.command(cli.Command{
-		Name: "logs", Usage: "print the log of a container", ArgsUsage: "[NAMESPACE/]POD",
+		Name: "logs", Usage: "print the logs of containers", ArgsUsage: "[[NAMESPACE/]POD...]",
 		Description: "Each instance of a container has its own log, even after the pod is removed and run again.\n" +
 			"The logs of the last 100 removed pods are kept for 30 days, or until 'down --logs'.\n" +
-			"A log is printed as is, but on a terminal without control sequences other than colors.",
+			"A log is printed as is, but on a terminal without control sequences other than colors. Several\n" +
+			"are printed line by line, in the order of time or, if they are followed, as the lines come.",
 		Flags: []cli.Flag{
 			containerFlag(&c.container),
-			boolFlag(&c.follow, "", "follow the log until the container ends", "follow", "f"),
+			boolFlag(&c.allContainers, "", "print the logs of all containers of a pod", "all-containers"),
+			boolFlag(&c.all, "", "print the logs of all pods that exist", "all"),
+			&cli.StringFlag{Name: "selector", Aliases: []string{"l"}, Destination: &c.selectorText, Usage: "print the logs of the pods that `LABELS` select, as in app=web"},
+			boolFlag(&c.follow, "", "follow the logs until the containers end", "follow", "f"),
 			boolFlag(&c.previous, "", "print the log of the previous instance", "previous", "p"),
-			&cli.IntFlag{Name: "tail", Destination: &c.tail, Value: notGiven, Usage: "print only the last `N` lines", DefaultText: "all"},
-			&cli.DurationFlag{Name: "since", Destination: &c.since, Usage: "print only lines newer than this `DURATION`, such as 5m", DefaultText: "all"},
+			boolFlag(&c.prefix, "", "begin each line with pod and container, as several logs do", "prefix"),
+			&cli.IntFlag{Name: "tail", Destination: &c.tail, Value: notGiven, Usage: "print only the last `N` lines of a log", DefaultText: "all"},
+			&cli.DurationFlag{Name: "since", Destination: &c.since, Usage: "print only lines newer than `DURATION`, such as 5m", DefaultText: "all"},
+			&cli.StringFlag{Name: "since-time", Destination: &c.sinceText, Usage: "print only lines from `TIME` on: 2030-01-02T15:04:05Z", DefaultText: "all"},
 			boolFlag(&c.timestamps, "", "print the time of each line", "timestamps", "t"),
 		},
 	}, c, &c.pastFlags)
 }
 
 func (c *logsCommand) run(ctx context.Context, args []string) error {
-	if len(args) != 1 {
-		return usagef("logs needs exactly one POD, got %d", len(args))
+	c.refs, c.within = args, c.podNamespace
+	if err := c.parse(); err != nil {
+		return err
 	}
-	c.pod, c.logOptions.namespace = args[0], c.podNamespace
 	t, err := c.pastTarget(&c.pastFlags, c.engine(c.console))
 	if err != nil {
 		return err
 	}
 	defer t.close()
-	err = t.printLog(ctx, c.logOptions, c.logSinks())
+	sources, err := t.logSources(ctx, c.logOptions)
+	if err == nil {
+		err = c.print(ctx, sources)
+	}
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
 	return err
+}
+
+// parse refuses options that contradict each other, and reads those that are texts.
+func (c *logsCommand) parse() (err error) {
+	switch chosen := c.all || c.selectorText != ""; {
+	case len(c.refs) == 0 && !chosen:
+		return usagef("logs needs a POD, --selector or --all")
+	case len(c.refs) > 0 && chosen, c.all && c.selectorText != "":
+		return usagef("logs needs only one of POD, --selector and --all")
+	case c.container != "" && c.allContainers:
+		return usagef("--container and --all-containers exclude each other")
+	case c.since > 0 && c.sinceText != "":
+		return usagef("--since and --since-time exclude each other")
+	}
+	if c.selector, err = labels.Parse(c.selectorText); err != nil {
+		return usagef("--selector %q: %w", c.selectorText, err)
+	}
+	if c.sinceText != "" {
+		if c.sinceTime, err = time.Parse(time.RFC3339, c.sinceText); err != nil {
+			return usagef("--since-time %q: must be a time in RFC 3339, such as 2030-01-02T15:04:05Z", c.sinceText)
+		}
+	}
+	return nil
+}
+
+// print prints a log as it is, or several line by line.
+func (c *logsCommand) print(ctx context.Context, sources []logSource) error {
+	given := slices.ContainsFunc(c.invocation.Given(), func(f cli.Flag) bool { return cmdline.FlagName(f) == "prefix" })
+	if len(sources) == 1 && !c.prefix {
+		return sources[0].copy(ctx, c.logSinks())
+	}
+	p := &linePrinter{to: c.logSinks(), timestamps: c.timestamps}
+	all := make([]logs.Source, 0, len(sources))
+	for _, s := range sources {
+		all = append(all, s.lines)
+		if c.prefix || !given {
+			p.label(s)
+		}
+	}
+	if p.colorOut, p.colorErr = c.colors(), c.colorsOn(c.io.StderrTerminal); c.follow {
+		return logs.Interleave(ctx, all, p.print)
+	}
+	return logs.Merge(ctx, all, p.print)
+}
+
+// lines is the source of lines.
+func (s logSource) lines(ctx context.Context, line func(logs.Line) error) error {
+	return s.copy(ctx, logs.Sinks{Lines: line})
+}
+
+// linePrinter prints lines of several logs. Each is written at once, and whole: also what a container has written last,
+// without the end of a line.
+type linePrinter struct {
+	to                 logs.Sinks
+	prefixes           []string // by source; none for no prefixes
+	timestamps         bool
+	colorOut, colorErr bool // of prefixes
+	buf                []byte
+}
+
+// label gives the next source the prefix that kubectl has.
+func (p *linePrinter) label(s logSource) {
+	p.prefixes = append(p.prefixes, fmt.Sprintf("[pod/%s/%s]", s.pod, s.container))
+}
+
+// prefixColors are the colors of prefixes. Before that, what a line has set ends.
+var prefixColors = []string{"36", "33", "32", "35", "34", "31"}
+
+func (p *linePrinter) print(source int, l logs.Line) error {
+	b, w, color := p.buf[:0], p.to.Stdout, p.colorOut
+	if l.Stream == logs.Stderr {
+		w, color = p.to.Stderr, p.colorErr
+	}
+	switch {
+	case len(p.prefixes) == 0:
+	case color:
+		b = fmt.Appendf(b, "\x1b[0;%sm%s\x1b[0m ", prefixColors[source%len(prefixColors)], p.prefixes[source])
+	default:
+		b = append(append(b, p.prefixes[source]...), ' ')
+	}
+	if p.timestamps && !l.Time.IsZero() {
+		b = append(l.Time.AppendFormat(b, time.RFC3339Nano), ' ')
+	}
+	b = append(b, l.Text...)
+	if len(b) == 0 || b[len(b)-1] != '\n' {
+		b = append(b, '\n')
+	}
+	p.buf = b
+	_, err := w.Write(b)
+	return err
+}
+
+// from returns the time from which on lines are wanted, zero for all.
+func (o *logOptions) from(now time.Time) time.Time {
+	if o.since > 0 {
+		return now.Add(-o.since)
+	}
+	return o.sinceTime
 }
 
 // lines returns how many of the last lines are wanted, nil for all.
@@ -82,104 +201,22 @@ func (o *logOptions) lines() *int {
 	return &o.tail
 }
 
-// printLog prints a log of this machine. It opens the engine only to follow it.
-func (t *nodeTarget) printLog(ctx context.Context, o logOptions, to logs.Sinks) error {
-	path, pod, err := t.findLog(o)
-	if err != nil {
-		return err
-	}
-	lines := logs.Options{Tail: o.lines(), Timestamps: o.timestamps}
-	if o.since > 0 {
-		lines.Since = time.Now().Add(-o.since)
-	}
-	if !o.follow {
-		return logs.Read(ctx, path, to, lines)
-	}
-	if err := t.connect(ctx); err != nil {
-		t.log.Warn("could not watch the container; following its log until interrupted", "error", err)
-		return logs.Follow(ctx, path, to, lines, nil)
-	}
-	owner := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}}
-	return t.pods.FollowLog(ctx, owner, path, to, lines)
+// selects says whether the pod is wanted, of those that are not named.
+func (o *logOptions) selects(pod *v1.Pod) bool {
+	return o.selector.Matches(labels.Set(pod.Labels)) && (o.within == "" || o.within == pod.Namespace)
 }
 
-// findLog returns the path of the log that is asked for, and its pod.
-func (t *nodeTarget) findLog(o logOptions) (string, logs.Pod, error) {
-	store := logs.Store{Dir: t.options.LogDir, Root: t.options.Root}
-	found, err := findPod(store, record.Open(t.options.Root, t.options.State), o)
-	if err != nil {
-		return "", found.Pod, err
+// noSource is the error if no pod is left.
+func (o *logOptions) noSource() error {
+	if len(o.refs) > 0 {
+		return usagef("no container of these pods has a log")
 	}
-	container, err := t.pickContainer(o, found, store.Mark(found.Path))
-	if err != nil {
-		return "", found.Pod, err
-	}
-	path, err := logs.Newest(filepath.Join(found.Path, container), o.previous)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = usagef("pod %q has no log of container %q", o.pod, container)
-		if o.previous {
-			err = usagef("--previous: pod %q has no log of an earlier instance of container %q", o.pod, container)
-		}
-	}
-	return path, found.Pod, err
-}
-
-// findPod returns the logs of the named pod: of the one that exists, if there were several of
-// that name, else of the one that was last started or removed.
-func findPod(store logs.Store, records *record.Store, o logOptions) (logs.Found, error) {
-	all, err := store.List()
-	if err != nil {
-		return logs.Found{}, err
-	}
-	all = slices.DeleteFunc(all, func(f logs.Found) bool {
-		return o.namespace != "" && f.Namespace != o.namespace || isNamed(o.pod, podOfLogs(f)) && !f.HasLogs()
-	})
-	all, err = resolve(o.pod, all, podOfLogs, usagef("no logs of pod %q in %s; see %q", o.pod, store.Dir, "runonce ps"))
-	if err != nil {
-		return logs.Found{}, err
-	}
-	started := func(f logs.Found) bool {
-		r, err := records.Load(types.UID(f.UID))
-		return err == nil && !r.Started.IsZero()
-	}
-	best := all[0]
-	for _, f := range all[1:] {
-		if a, b := started(f), started(best); a && !b || a == b && f.Changed.After(best.Changed) {
-			best = f
-		}
-	}
-	return best, nil
-}
-
-// pickContainer returns the container that is asked for, or the one that kubectl chooses: that of
-// the pod's annotation, or its first one, which it says on standard error.
-func (c *console) pickContainer(o logOptions, found logs.Found, mark logs.Mark) (string, error) {
-	entries, err := os.ReadDir(found.Path)
-	if err != nil {
-		return "", fmt.Errorf("finding logs: %w", err)
-	}
-	var names []string
-	for _, e := range entries {
-		if e.IsDir() {
-			names = append(names, e.Name())
-		}
-	}
-	if len(names) == 0 {
-		return "", usagef("no container of pod %q has been started", o.pod)
-	}
-	if len(mark.Containers) == 0 {
-		mark = logs.Mark{Containers: names} // not a pod of this root
-	}
-	chosen := c.chooseContainer(o.container, mark)
-	if !slices.Contains(names, chosen) {
-		return "", usagef("pod %q has no logs of container %q; it has: %s", o.pod, chosen, strings.Join(names, ", "))
-	}
-	return chosen, nil
+	return usagef("no pod of those that exist has a log, or none is selected; see %q", "runonce ps")
 }
 
 // chooseContainer returns the container that is asked for, else the one that kubectl chooses.
 func (c *console) chooseContainer(wanted string, mark logs.Mark) string {
-	chosen := cmp.Or(wanted, mark.Choose(), mark.Containers[0])
+	chosen := mark.Chosen(wanted)
 	if others := mark.Names(); wanted == "" && mark.Choose() == "" && len(others) > 1 {
 		c.println(fmt.Sprintf("Defaulted container %q out of: %s", chosen, strings.Join(others, ", ")))
 	}

@@ -98,7 +98,7 @@ func (p *program) rootCommand() *cli.Command {
 		},
 		Subcommands: []*cli.Command{
 			p.runCommand(), p.watchCommand(), p.planCommand(), p.validateCommand(), p.psCommand(), p.logsCommand(), p.eventsCommand(),
-			p.describeCommand(), p.topCommand(), p.execCommand(), p.attachCommand(), p.cpCommand(), p.portForwardCommand(),
+			p.describeCommand(), p.topCommand(), p.execCommand(), p.attachCommand(), p.cpCommand(), p.portForwardCommand(), p.waitCommand(),
 			p.downCommand(), p.imagesCommand(), p.versionCommand(), p.completionCommand(), p.helpCommand(),
 		},
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -48,6 +49,9 @@ type nodeTarget struct {
 	planning *planning
 	// copies gets the logs of containers that are started, if it is set.
 	copies *logCopies
+	// follows says that logs are shown, by the follower once there is one.
+	follows  bool
+	follower atomic.Pointer[logFollower]
 	// trace, if set, gets the steps of the pods' starts.
 	trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
 	// remove says that the run removes at its end what it has made.
@@ -101,8 +105,8 @@ func (t *nodeTarget) open(ctx context.Context, node *v1.Node, o runtime.Options)
 	if t.engine, err = t.openEngine(ctx, t.command, t.options); err != nil {
 		return err
 	}
-	if t.copies != nil && t.copies.wanted() {
-		o.LogCreated = t.copies.created
+	if t.follows || t.copies != nil && t.copies.wanted() {
+		o.LogCreated = t.logCreated
 	}
 	o.Records, o.LogDir, o.Log = record.Open(t.options.Root, t.options.State), t.options.LogDir, t.log
 	o.Records.Notify = func(message string) { t.log.Warn(message) }

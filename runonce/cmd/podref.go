@@ -1,12 +1,16 @@
 package cmd
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
+
+// errNoPod says that a pod does not exist.
+var errNoPod = errors.New("no such pod")
 
 // resolve returns those of the candidates that a reference names: [NAMESPACE/]POD, or the same after "pod/" as
 // for kubectl. All of them are of one namespace. When there are none, it returns the error.

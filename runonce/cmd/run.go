@@ -107,6 +107,7 @@ type runCommand struct {
 	creationFlags
 	queueFlags
 	metricsFlags
+	followFlags
 	maxRestarts                                int
 	timeout                                    time.Duration
 	failFast, remove                           bool
@@ -136,7 +137,7 @@ func (p *program) runCommand() *cli.Command {
 			durationFlag(&c.scheduleTimeout, categoryCluster, "reject a pod that has no node after this `DURATION`", "schedule-timeout", defaultScheduleTimeout),
 			p.quietFlag(),
 		},
-	}, c, &c.podFlags, &c.startFlags, &c.earlierFlags, &c.outputFlags, &c.clusterFlags, &c.creationFlags, &c.queueFlags, &c.metricsFlags)
+	}, c, &c.podFlags, &c.startFlags, &c.earlierFlags, &c.outputFlags, &c.clusterFlags, &c.creationFlags, &c.queueFlags, &c.metricsFlags, &c.followFlags)
 }
 
 // options returns how the plan is carried out.
@@ -152,6 +153,9 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	o := c.options()
 	if err := o.Validate(); err != nil {
 		return badInput(err)
+	}
+	if c.followFlags.wanted() && c.structured {
+		return usagef("--follow-logs prints text: it has no meaning with --log-format %s", c.logging.logFormat)
 	}
 	c.display.Goal(o.Until)
 	if err := c.openOutputs(); err != nil {
@@ -171,6 +175,9 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if o.Await, err = c.await(set); err != nil {
+		return err
+	}
+	if err := c.followFlags.choose(set); err != nil {
 		return err
 	}
 	plan, err := t.prepare(limited, set)
@@ -220,7 +227,7 @@ func (c *runCommand) openTarget(args []string, o *runonce.Options) (target, erro
 		}
 	}
 	machine := c.planner(engine, planning)
-	machine.copies, machine.trace, machine.remove = &c.copies, c.meter.traced(o.Trace.Record), c.remove
+	machine.copies, machine.follows, machine.trace, machine.remove = &c.copies, c.followFlags.wanted(), c.meter.traced(o.Trace.Record), c.remove
 	return c.target(&c.clusterFlags, machine, clusterOptions{
 		namespace: c.podNamespace, createNamespace: c.createNamespace, scheduleTimeout: c.scheduleTimeout, remove: c.remove,
 		planning: planning, trace: o.Trace,
@@ -250,7 +257,9 @@ func (c *runCommand) carryOut(ctx context.Context, t target, plan admit.Plan, o 
 	if c.remove {
 		c.display.OnInterrupt(progress.EffectRemove)
 	}
+	shown := c.followLogs(ctx, t, plan)
 	results := runonce.Run(ctx, t.runtime(), plan, o)
+	shown()
 	t.conclude(context.WithoutCancel(ctx))
 	c.display.EndRun()
 	return results

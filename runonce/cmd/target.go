@@ -10,8 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit"
-	"github.com/runonce/runonce/internal/portforward"
 	"github.com/runonce/runonce/internal/podusage"
+	"github.com/runonce/runonce/internal/portforward"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/backend"
@@ -20,7 +20,6 @@ import (
 	"github.com/runonce/runonce/runtime/cluster"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/files"
-	"github.com/runonce/runonce/runtime/logs"
 )
 
 // target is where the pods of a command run: this machine or a cluster. Commands do not know which. It is
@@ -39,6 +38,8 @@ type target interface {
 	logs() runonce.Logs
 	// instances returns the containers of a pod of the run that have logs, the oldest first.
 	instances(r *runonce.Result) []instance
+	// follow has the follower show the logs of the pods from now on.
+	follow(f *logFollower, pods []*v1.Pod)
 	// conclude removes what prepare has made, if the run removes its pods, and says what those that stay lack. lost
 	// returns why they were not known any more at the end.
 	conclude(ctx context.Context)
@@ -52,8 +53,11 @@ type target interface {
 	describe(ctx context.Context, d *report.Description) error
 	// remains returns what is known of a pod that states does not have.
 	remains(ref, namespace string) (report.Remains, error)
-	// printLog prints a log.
-	printLog(ctx context.Context, o logOptions, to logs.Sinks) error
+	// observe returns the pods that exist, also those that a run has admitted and not started yet, and what sees
+	// them on their way to the goal.
+	observe(ctx context.Context, namespaces func() []string, until runonce.Until) ([]*v1.Pod, runonce.Observer, error)
+	// logSources returns the logs that the options select, at least one.
+	logSources(ctx context.Context, o logOptions) ([]logSource, error)
 	// events shows the events of pods. If they are followed, it shows them again when others have happened.
 	events(ctx context.Context, o eventOptions, show func([]report.Event) error) error
 	// usage returns what the pods, which list has returned, use of processors and memory on average over the interval,

@@ -34,7 +34,6 @@ func TestUsage(t *testing.T) {
 		{"compose up -d", `unknown command "compose": use "runonce run PATH"`},
 		{"stats", `unknown command "stats": use "runonce top"`},
 		{"status web", `unknown command "status": use "runonce ps"`},
-		{"wait web", `unknown command "wait": "runonce run --until ready PATH" waits for pods`},
 		{"config view", `unknown command "config": use "runonce validate PATH" for manifests`},
 		{"delete -f x", `unknown command "delete": use "runonce down PATH" or "runonce down POD", which stop and remove pods`},
 		{"rm web", `unknown command "rm": use "runonce down PATH" or "runonce down POD"`},

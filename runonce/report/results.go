@@ -74,6 +74,14 @@ func messageOf(reason, message, by string) string {
 	return strings.TrimPrefix(message+" ("+by+")", " ")
 }
 
+// Unmet says, for people, why a wait for the pod has ended without its goal, "" if it was reached.
+func Unmet(in *runonce.Result) string {
+	if in.Outcome.AtGoal() || in.Outcome == runonce.Removed {
+		return ""
+	}
+	return join(": ", string(in.Outcome), in.Reason, messageOf(in.Reason, in.Message, ""))
+}
+
 // problem tells whether the pod is not where it should be. A canceled one is where the user left it, unless
 // another pod is the reason.
 func (r *Result) problem() bool {

@@ -36,10 +36,11 @@ var ErrLogRemoved = errors.New("the kubelet has removed it")
 // LogOptions say what of a log is read.
 type LogOptions struct {
 	Container  string
-	Previous   bool // of the instance before the newest one
-	Follow     bool // until the container ends
-	Tail       *int // last lines; nil for all
-	Since      time.Duration
+	Previous   bool          // of the instance before the newest one
+	Follow     bool          // until the container ends
+	Tail       *int          // last lines; nil for all
+	Since      time.Duration // until now, 0 for all
+	SinceTime  time.Time     // in its place, zero for all
 	Timestamps bool
 }
 
@@ -58,6 +59,7 @@ func (o LogOptions) query() url.Values {
 		v.Set("tailLines", strconv.Itoa(*o.Tail))
 	}
 	set("sinceSeconds", o.Since > 0, strconv.Itoa(max(1, int(o.Since.Seconds()))))
+	set("sinceTime", !o.SinceTime.IsZero(), o.SinceTime.UTC().Format(time.RFC3339))
 	return v
 }
 

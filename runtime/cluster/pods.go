@@ -282,3 +282,20 @@ func (p *Pods) Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error
 	context.AfterFunc(ctx, cancel)
 	return ch, nil
 }
+
+// Look returns the pod of that name as it is now, with the status that Status would return, and the UID that the
+// cluster has given it. There is none if the pod does not exist. The error says that the cluster is lost.
+func (p *Pods) Look(name types.NamespacedName) (pod *v1.Pod, uid types.UID, err error) {
+	if err := p.Lost(); err != nil {
+		return nil, "", err
+	}
+	there, _ := p.cache.get(name)
+	if there == nil {
+		return nil, "", nil
+	}
+	pod = there.DeepCopy()
+	pod.UID = types.UID(pod.Annotations[annotationContent])
+	pod.Status = observed(there, false)
+	p.trace.correctClock(there.UID, &pod.Status)
+	return pod, there.UID, nil
+}

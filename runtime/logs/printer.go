@@ -11,7 +11,20 @@ import (
 const maxHeld = 1 << 20
 
 // Sinks are where the container's streams are copied to. A nil one drops its stream.
-type Sinks struct{ Stdout, Stderr io.Writer }
+type Sinks struct {
+	Stdout, Stderr io.Writer
+	// Lines, if it is set, gets the lines instead.
+	Lines func(Line) error
+}
+
+// Line is what a container has written up to the end of a line, or up to maxHeld of a longer one.
+type Line struct {
+	// Time is when the container began to write it: zero for the rest of a longer line, and for what is no entry of a
+	// log.
+	Time   time.Time
+	Stream string // Stdout or Stderr
+	Text   []byte // with the end of the line, if it has one; valid until Lines returns
+}
 
 // Options are what of a log is copied.
 type Options struct {
@@ -24,20 +37,23 @@ type Options struct {
 // possible, so that the streams do not mix within a line.
 type printer struct {
 	o       Options
+	to      Sinks
 	raw     []byte // of an incomplete entry
 	streams map[string]*stream
 }
 
 // stream is one of the container's outputs.
 type stream struct {
+	name string
 	to   io.Writer
-	held []byte // what of the current line has not been printed
-	open bool   // the current line has begun
-	skip bool   // the current line is not printed
+	time time.Time // of what is held, zero if that is not the beginning of an entry
+	held []byte    // what of the current line has not been printed
+	open bool      // the current line has begun
+	skip bool      // the current line is not printed
 }
 
 func newPrinter(to Sinks, o Options) *printer {
-	return &printer{o: o, streams: map[string]*stream{Stdout: {to: to.Stdout}, Stderr: {to: to.Stderr}}}
+	return &printer{o: o, to: to, streams: map[string]*stream{Stdout: {name: Stdout, to: to.Stdout}, Stderr: {name: Stderr, to: to.Stderr}}}
 }
 
 // Write prints the next bytes of the log.
@@ -75,13 +91,13 @@ func (p *printer) line(line []byte) error {
 		e = entry{Stream: Stdout, Text: line}
 	}
 	s := p.streams[e.Stream]
-	if s.to == nil {
+	if s.to == nil && p.to.Lines == nil {
 		return nil
 	}
 	if !s.open {
 		s.open = true
 		s.skip = err == nil && e.Time.Before(p.o.Since)
-		if p.o.Timestamps && err == nil {
+		if s.time = e.Time; p.o.Timestamps && err == nil {
 			s.held = append(e.Time.AppendFormat(s.held, time.RFC3339Nano), ' ')
 		}
 	}
@@ -97,16 +113,20 @@ func (p *printer) line(line []byte) error {
 			s.held = append(s.held, '\n')
 		}
 	}
-	return s.print()
+	return p.print(s)
 }
 
-// print writes what is held.
-func (s *stream) print() error {
+// print prints what of a stream is held.
+func (p *printer) print(s *stream) (err error) {
 	if len(s.held) == 0 {
 		return nil
 	}
-	_, err := s.to.Write(s.held)
-	s.held = s.held[:0]
+	if p.to.Lines != nil {
+		err = p.to.Lines(Line{Time: s.time, Stream: s.name, Text: s.held})
+	} else {
+		_, err = s.to.Write(s.held)
+	}
+	s.held, s.time = s.held[:0], time.Time{}
 	return err
 }
 
@@ -124,7 +144,7 @@ func (p *printer) flush() error {
 	}
 	for _, name := range []string{Stdout, Stderr} {
 		s := p.streams[name]
-		if err := s.print(); err != nil {
+		if err := p.print(s); err != nil {
 			return err
 		}
 		s.open = false

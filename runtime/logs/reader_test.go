@@ -67,7 +67,7 @@ func TestRead(t *testing.T) {
 			dir := t.TempDir()
 			fill(t, dir, tt.files)
 			var out, errs bytes.Buffer
-			if err := Read(t.Context(), filepath.Join(dir, "0.log"), Sinks{&out, &errs}, tt.o); err != nil {
+			if err := Read(t.Context(), filepath.Join(dir, "0.log"), Sinks{Stdout: &out, Stderr: &errs}, tt.o); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff([]string{tt.out, tt.err}, []string{out.String(), errs.String()}); diff != "" {
@@ -80,7 +80,7 @@ func TestRead(t *testing.T) {
 		dir := t.TempDir()
 		fill(t, dir, map[string]string{"0.log": text})
 		var out bytes.Buffer
-		if err := Read(t.Context(), filepath.Join(dir, "0.log"), Sinks{&out, &out}, Options{}); err != nil {
+		if err := Read(t.Context(), filepath.Join(dir, "0.log"), Sinks{Stdout: &out, Stderr: &out}, Options{}); err != nil {
 			t.Fatal(err)
 		}
 		if out.String() != all {

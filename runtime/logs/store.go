@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -52,6 +53,9 @@ func (m Mark) Choose() string {
 	}
 	return ""
 }
+
+// Chosen returns the wanted container, or else the one that kubectl chooses.
+func (m Mark) Chosen(wanted string) string { return cmp.Or(wanted, m.Choose(), m.Containers[0]) }
 
 // Names returns the containers as kubectl lists them (k8s.io/kubectl/pkg/util/podutils
 // AllContainerNames).

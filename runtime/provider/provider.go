@@ -45,7 +45,7 @@ type Pods interface {
 	ExpireLogs() error
 	Attach(ctx context.Context, pod *v1.Pod, container string, s engine.Streams) (int32, error)
 	Log(ctx context.Context, pod *v1.Pod, container string, previous bool) (string, error)
-	FollowLog(ctx context.Context, pod *v1.Pod, path string, to logs.Sinks, o logs.Options) error
+	FollowLog(ctx context.Context, pod *v1.Pod, f runtime.FollowedLog, to logs.Sinks, o logs.Options) error
 	Exec(ctx context.Context, pod *v1.Pod, container string, c runtime.Command, s engine.Streams) (int32, error)
 	Dial(ctx context.Context, pod *v1.Pod, port int32) (net.Conn, error)
 	Processes(ctx context.Context, pod *v1.Pod) (map[string]int, error)

@@ -54,7 +54,7 @@ func (p *Provider) GetContainerLogs(ctx context.Context, namespace, name, contai
 func (p *Provider) copyLog(ctx context.Context, pod *v1.Pod, path string, to io.Writer, o api.ContainerLogOpts) error {
 	sinks := logs.Sinks{Stdout: to, Stderr: to}
 	if o.Follow {
-		return p.runtime.FollowLog(ctx, pod, path, sinks, readOptions(o))
+		return p.runtime.FollowLog(ctx, pod, runtime.FollowedLog{Path: path}, sinks, readOptions(o))
 	}
 	return logs.Read(ctx, path, sinks, readOptions(o))
 }

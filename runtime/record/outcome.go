@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -41,4 +42,18 @@ func (s *Store) IsWatched(p *Pod) bool {
 		}
 	}
 	return false
+}
+
+// PreemptedBy returns the pod for which another process has stopped this one, nil if it was stopped for another reason,
+// or not at all, or if a run that goes on has admitted it since.
+func (s *Store) PreemptedBy(p *Pod) *v1.Pod {
+	if s.IsWatched(p) {
+		return nil
+	}
+	for _, o := range p.Owners {
+		if by := (&LostError{By: o.By}).PreemptedBy(); o.Lost && by != nil {
+			return by
+		}
+	}
+	return nil
 }

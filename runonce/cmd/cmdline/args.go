@@ -224,6 +224,18 @@ func parse(all []string, takesValue map[string]bool) words {
 	return w
 }
 
+// standsAlone says whether the flag takes a value only after "=", and else is "true", as package flag has it.
+func standsAlone(f cli.Flag) bool {
+	switch f := f.(type) {
+	case *cli.BoolFlag:
+		return true
+	case *cli.GenericFlag:
+		v, ok := f.Value.(interface{ IsBoolFlag() bool })
+		return ok && v.IsBoolFlag()
+	}
+	return false
+}
+
 // cutBundle returns the flags of one letter that a word begins with, which the last flag in it follows: i of -it.
 func cutBundle(word string, takesValue map[string]bool) (short []string) {
 	name, _, _ := strings.Cut(word[1:], "=")
@@ -247,9 +259,8 @@ func valueFlags(commands []*cli.Command) map[string]bool {
 	takesValue := map[string]bool{}
 	for _, c := range commands {
 		for _, f := range c.Flags {
-			_, isBool := f.(*cli.BoolFlag)
 			for _, name := range names(f) {
-				takesValue[name] = takesValue[name] || !isBool
+				takesValue[name] = takesValue[name] || !standsAlone(f)
 			}
 		}
 		for name, takes := range valueFlags(c.Subcommands) {

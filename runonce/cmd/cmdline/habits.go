@@ -22,7 +22,6 @@ var habits = map[string]string{
 	"reload":  changeHabit, "replace": changeHabit, "edit": changeHabit, "patch": changeHabit, "scale": changeHabit,
 	"get": listHabit, "ls": listHabit, "list": listHabit, "status": listHabit, "pod ps": listHabit, "container": listHabit,
 	"inspect": `use "runonce describe POD"`, "get events": eventsHabit,
-	"wait":  `"runonce run --until ready PATH" waits for pods, and starts those that do not run`,
 	"stats": usageHabit,
 	"diff":  `use "runonce plan PATH"`, "lint": `use "runonce validate PATH"`,
 	"config": `use "runonce validate PATH" for manifests; "runonce help" says where settings are`,

@@ -25,8 +25,9 @@ const (
 type screen struct {
 	out io.Writer
 
-	mu   sync.Mutex
-	rows []row
+	mu     sync.Mutex
+	rows   []row
+	outbox *outbox // if it is set, what is written goes through it
 }
 
 // row is one line below the others. With a total it has a bar.
@@ -73,7 +74,11 @@ func (s *screen) replace(lines string, rows []row) error {
 		b.WriteString(r.text(width) + "\n")
 	}
 	s.rows = slices.Clone(rows)
-	_, err := io.WriteString(s.out, b.String())
+	out := s.out
+	if s.outbox != nil {
+		out = s.outbox
+	}
+	_, err := io.WriteString(out, b.String())
 	return err
 }
 
@@ -129,5 +134,6 @@ type belowBars struct {
 
 func (w belowBars) Write(p []byte) (int, error) {
 	w.screen.clear()
+	w.screen.flush()
 	return w.Writer.Write(p)
 }

@@ -79,6 +79,7 @@ func (d *Display) Exiting() {
 			return
 		}
 		_, _ = fmt.Fprintln(d.screen, "runonce: "+text)
+		d.screen.flush()
 	}()
 	select {
 	case <-printed:

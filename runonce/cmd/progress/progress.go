@@ -114,6 +114,7 @@ func (d *Display) Close() {
 		d.manager.timer = nil
 	}
 	d.screen.clear()
+	d.screen.unqueue()
 }
 
 // Wait says for what the command waits until end is called.
