@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -70,7 +71,8 @@ func TestExpiredEvents(t *testing.T) {
 		create(t, s, Pod{Namespace: "ns", Name: "started", UID: "u"}, "0.log")
 		for i := range keepPods + 1 {
 			time.Sleep(time.Second)
-			if err := s.MakeDir(Pod{Namespace: "ns", Name: fmt.Sprint("rejected", i), UID: "u"}, Mark{}); err != nil {
+			pod := Pod{Namespace: "ns", Name: fmt.Sprint("rejected", i), UID: "u"}
+			if err := errors.Join(s.MakeDir(pod, Mark{}), os.Chtimes(s.markPath(pod.Dir(s.Dir)), time.Time{}, time.Now())); err != nil {
 				t.Fatal(err)
 			}
 		}
