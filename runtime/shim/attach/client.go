@@ -44,9 +44,6 @@ func Connect(ctx context.Context, path string, s Streams) error {
 	if _, err := conn.Write([]byte{hello}); err != nil {
 		return err
 	}
-	if s.Begun != nil {
-		s.Begun()
-	}
 	if s.Stdin != nil {
 		go func() {
 			// A reader cannot be interrupted: it ends with the process, or with what comes next.
@@ -58,7 +55,7 @@ func Connect(ctx context.Context, path string, s Streams) error {
 			}
 		}()
 	}
-	err = receive(conn, map[byte]io.Writer{Stdout: s.Stdout, Stderr: s.Stderr})
+	err = receive(conn, map[byte]io.Writer{Stdout: s.Stdout, Stderr: s.Stderr}, s.Begun)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -72,14 +69,17 @@ func closeWrite(conn net.Conn) {
 }
 
 // receive copies frames until the connection ends.
-func receive(conn io.Reader, to map[byte]io.Writer) error {
+func receive(conn io.Reader, to map[byte]io.Writer, begin func()) error {
 	header := make([]byte, headerSize)
 	for {
 		if _, err := io.ReadFull(conn, header); err != nil {
 			return ErrLost
 		}
-		if header[0] == end {
+		switch {
+		case header[0] == end:
 			return nil
+		case header[0] == begun && begin != nil:
+			begin()
 		}
 		size := int64(binary.BigEndian.Uint32(header[1:]))
 		if size > maxFrame {

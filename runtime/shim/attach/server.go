@@ -3,7 +3,8 @@
 //
 // A client first sends one byte, which says what it wants. What it sends from then on is input, until it closes its
 // side for writing or the connection. It gets frames: one byte for the stream, four for the size of the data
-// (big-endian), and the data. An empty frame of the stream 0 is the end of the output.
+// (big-endian), and the data. An empty frame of the stream 3 says that it takes part, and one of the stream 0 is the end
+// of the output.
 package attach
 
 import (
@@ -37,6 +38,7 @@ const (
 	end    byte = 0
 	Stdout byte = 1
 	Stderr byte = 2
+	begun  byte = 3
 )
 
 const headerSize = 5
@@ -117,11 +119,14 @@ func (s *Server) serve(conn net.Conn) {
 func (s *Server) add(conn net.Conn, recent bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if recent && !s.send(conn, s.recent) {
-		return false
+	first := frame(begun, nil)
+	if recent {
+		first = append(first, s.recent...)
 	}
 	if s.closed {
-		s.send(conn, frame(end, nil))
+		first = append(first, frame(end, nil)...)
+	}
+	if !s.send(conn, first) || s.closed {
 		return false
 	}
 	s.clients[conn] = struct{}{}
