@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -74,9 +75,9 @@ func ShortName(name types.NamespacedName) string {
 	return name.String()
 }
 
-// NameOf returns the pod's namespace and name.
-func NameOf(pod *v1.Pod) types.NamespacedName {
-	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+// NameOf returns the namespace and the name of a pod or another object.
+func NameOf[T metav1.Object](o T) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
 // Containers returns the init containers, then the containers.

@@ -15,9 +15,9 @@ import (
 type streamFlags struct{ stdin, tty bool }
 
 // streams returns the streams for a process in a container, which are those of this process, and its terminal, which is
-// set up once the other process runs.
-func (c *console) streams(ctx context.Context, f streamFlags) (s engine.Streams, restore func()) {
-	s = engine.Streams{Stdout: c.data.Stdout, Stderr: c.data.Stderr, TTY: f.tty}
+// set up once the other process runs. The caller calls restoreTerminal when that has ended.
+func (c *console) streams(ctx context.Context, f streamFlags) engine.Streams {
+	s := engine.Streams{Stdout: c.data.Stdout, Stderr: c.data.Stderr, TTY: f.tty}
 	if f.stdin {
 		s.Stdin = c.io.Stdin
 	}
@@ -26,17 +26,13 @@ func (c *console) streams(ctx context.Context, f streamFlags) (s engine.Streams,
 		s.TTY = false
 	}
 	if !s.TTY || c.io.Terminal == nil {
-		return s, func() {}
+		return s
 	}
 	s.Resize = c.io.Terminal.Sizes(ctx)
 	if f.stdin {
 		s.Started = func() { c.makeRaw(ctx) }
 	}
-	return s, func() {
-		if restore := c.restore.Load(); restore != nil {
-			(*restore)()
-		}
-	}
+	return s
 }
 
 // makeRaw has everything that is typed go to the other process.
@@ -49,18 +45,19 @@ func (c *console) makeRaw(ctx context.Context) {
 	c.restore.Store(&restore)
 }
 
+// restoreTerminal undoes makeRaw. It may be called always.
+func (c *console) restoreTerminal() {
+	if restore := c.restore.Load(); restore != nil {
+		(*restore)()
+	}
+}
+
 // attachCommand is "attach".
 type attachCommand struct {
 	*program
-	attachOptions
-	pastFlags
-}
-
-// attachOptions say to which container to attach.
-type attachOptions struct {
-	pod, namespace string // the reference to the pod, and its namespace if that is known
-	container      string // "" for the one that kubectl chooses
+	containerRef
 	streamFlags
+	pastFlags
 }
 
 func (p *program) attachCommand() *cli.Command {
@@ -82,7 +79,7 @@ func (c *attachCommand) run(ctx context.Context, args []string) error {
 	if len(args) != 1 {
 		return usagef("attach needs exactly one POD, got %d", len(args))
 	}
-	c.pod, c.attachOptions.namespace = args[0], c.podNamespace
+	c.pod, c.namespace = args[0], c.podNamespace
 	t, err := c.pastTarget(&c.pastFlags, c.engine(c.console))
 	if err != nil {
 		return err
@@ -90,43 +87,40 @@ func (c *attachCommand) run(ctx context.Context, args []string) error {
 	defer t.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	restore := func() {}
-	defer func() { restore() }()
-	code, err := t.attach(ctx, c.attachOptions, func(container *v1.Container) (s engine.Streams, err error) {
-		s, restore, err = c.streamsOf(ctx, container, c.streamFlags)
-		return s, err
-	})
+	defer c.restoreTerminal()
+	code, err := c.attach(ctx, t)
 	return passOn(ctx, code, err)
 }
 
+func (c *attachCommand) attach(ctx context.Context, t target) (int32, error) {
+	pod, container, err := c.locate(ctx, t, c.containerRef)
+	if err != nil {
+		return 0, err
+	}
+	s, err := c.streamsOf(ctx, podspec.Container(pod, container))
+	if err != nil {
+		return 0, err
+	}
+	return t.attach(ctx, pod, container, s)
+}
+
 // streamsOf returns the streams for a container that is attached to.
-func (c *console) streamsOf(ctx context.Context, container *v1.Container, f streamFlags) (engine.Streams, func(), error) {
+func (c *attachCommand) streamsOf(ctx context.Context, container *v1.Container) (engine.Streams, error) {
+	f := c.streamFlags
 	if f.stdin && !container.Stdin {
-		return engine.Streams{}, func() {}, usagef(`container %q has no input: it needs "stdin: true"`, container.Name)
+		return engine.Streams{}, usagef(`container %q has no input: it needs "stdin: true"`, container.Name)
 	}
 	if f.tty && !container.TTY {
 		c.println(fmt.Sprintf("Unable to use a TTY - container %s did not allocate one", container.Name))
 	}
 	f.tty = container.TTY && (f.tty || c.io.Terminal != nil)
-	s, restore := c.streams(ctx, f)
+	s := c.streams(ctx, f)
 	s.TTY = container.TTY // which does not depend on us
-	return s, restore, nil
+	return s, nil
 }
 
 // attach attaches to a container of this machine.
-func (t *nodeTarget) attach(ctx context.Context, o attachOptions, streams func(*v1.Container) (engine.Streams, error)) (int32, error) {
-	pod, err := t.find(o.pod, o.namespace)
-	if err != nil {
-		return 0, err
-	}
-	container, err := t.containerOf(pod, o.container)
-	if err != nil {
-		return 0, err
-	}
-	s, err := streams(podspec.Container(pod, container))
-	if err != nil {
-		return 0, err
-	}
+func (t *nodeTarget) attach(ctx context.Context, pod *v1.Pod, container string, s engine.Streams) (int32, error) {
 	if err := t.connect(ctx); err != nil {
 		return 0, err
 	}
@@ -134,18 +128,6 @@ func (t *nodeTarget) attach(ctx context.Context, o attachOptions, streams func(*
 }
 
 // attach attaches to a container of the cluster.
-func (t *clusterTarget) attach(ctx context.Context, o attachOptions, streams func(*v1.Container) (engine.Streams, error)) (int32, error) {
-	pod, err := t.find(ctx, o.pod)
-	if err != nil {
-		return 0, err
-	}
-	container, err := t.containerOf(pod, o.container)
-	if err != nil {
-		return 0, err
-	}
-	s, err := streams(podspec.Container(pod, container))
-	if err != nil {
-		return 0, err
-	}
+func (t *clusterTarget) attach(ctx context.Context, pod *v1.Pod, container string, s engine.Streams) (int32, error) {
 	return t.pods.Attach(ctx, pod, container, s)
 }

@@ -271,19 +271,6 @@ func (t *clusterTarget) noticeSeen() {
 	}
 }
 
-// find returns the pod that a reference names.
-func (t *clusterTarget) find(ctx context.Context, ref string) (*v1.Pod, error) {
-	all, err := t.list(ctx, func() []string { return namespacesIn([]string{ref}) })
-	if err != nil {
-		return nil, err
-	}
-	named, err := t.named([]string{ref}, all)
-	if err != nil {
-		return nil, err
-	}
-	return named[0], nil
-}
-
 // instances returns the newest instance of each container that this run has started, and the one before.
 func (t *clusterTarget) instances(r *runonce.Result) []instance {
 	var all []instance

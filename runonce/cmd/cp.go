@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/urfave/cli/v2"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
@@ -27,10 +28,8 @@ type cpCommand struct {
 
 // containerPath is a path in a container, or on this machine if it names no pod.
 type containerPath struct {
-	pod       string // a reference
-	namespace string // the only one, "" for all
-	container string // "" for the one that kubectl chooses
-	path      string
+	pod  string // a reference
+	path string
 }
 
 func (p *program) cpCommand() *cli.Command {
@@ -94,9 +93,6 @@ func (c *cpCommand) run(ctx context.Context, args []string) error {
 	if to == (containerPath{path: standardStream}) && c.io.StdoutTerminal {
 		return usagef("refusing to write an archive to the terminal: redirect the output")
 	}
-	for _, p := range []*containerPath{&from, &to} {
-		p.namespace, p.container = c.podNamespace, c.container
-	}
 	t, err := c.pastTarget(&c.pastFlags, c.engine(c.console))
 	if err != nil {
 		return err
@@ -136,7 +132,7 @@ func copyError(from, to containerPath, err error) error {
 func (c *cpCommand) source(ctx context.Context, t target, from containerPath) (files.Source, func(), error) {
 	switch {
 	case from.pod != "":
-		return t.files(ctx, from, false)
+		return c.inContainer(ctx, t, from, false)
 	case from.path != standardStream:
 		return files.Local().Path(from.path), func() {}, nil
 	case c.io.Stdin == nil:
@@ -158,7 +154,7 @@ func (c *cpCommand) source(ctx context.Context, t target, from containerPath) (f
 func (c *cpCommand) target(ctx context.Context, t target, to containerPath) (files.Target, func(), error) {
 	switch {
 	case to.pod != "":
-		return t.files(ctx, to, true)
+		return c.inContainer(ctx, t, to, true)
 	case to.path == standardStream:
 		return files.Stream{W: c.data.Stdout}, func() {}, nil
 	}
@@ -186,17 +182,19 @@ func (c *cpCommand) copy(ctx context.Context, source files.Source, target files.
 	return err
 }
 
-// files opens the container of a path on this machine.
-func (t *nodeTarget) files(ctx context.Context, at containerPath, write bool) (files.Place, func(), error) {
+// inContainer returns a path in a container, which is released when the copy has ended. write says that something is
+// copied to it.
+func (c *cpCommand) inContainer(ctx context.Context, t target, at containerPath, write bool) (files.Place, func(), error) {
+	pod, container, err := c.locate(ctx, t, containerRef{at.pod, c.podNamespace, c.container})
+	if err != nil {
+		return nil, nil, err
+	}
+	return t.files(ctx, pod, container, at.path, write)
+}
+
+// files opens the files of a container of this machine.
+func (t *nodeTarget) files(ctx context.Context, pod *v1.Pod, container, path string, write bool) (files.Place, func(), error) {
 	if err := t.connect(ctx); err != nil {
-		return nil, nil, err
-	}
-	pod, err := t.find(at.pod, at.namespace)
-	if err != nil {
-		return nil, nil, err
-	}
-	container, err := t.containerOf(pod, at.container)
-	if err != nil {
 		return nil, nil, err
 	}
 	opened, err := t.pods.Files(ctx, pod, container, write)
@@ -207,7 +205,7 @@ func (t *nodeTarget) files(ctx context.Context, at containerPath, write bool) (f
 	if err != nil {
 		return nil, nil, err
 	}
-	return tree.Path(at.path), func() {
+	return tree.Path(path), func() {
 		tree.Close()
 		if err := opened.Close(); err != nil {
 			t.log.Warn("could not close the files of a container", "error", err)
@@ -216,14 +214,6 @@ func (t *nodeTarget) files(ctx context.Context, at containerPath, write bool) (f
 }
 
 // files returns a path in a container of the cluster.
-func (t *clusterTarget) files(ctx context.Context, at containerPath, _ bool) (files.Place, func(), error) {
-	pod, err := t.find(ctx, at.pod)
-	if err != nil {
-		return nil, nil, err
-	}
-	container, err := t.containerOf(pod, at.container)
-	if err != nil {
-		return nil, nil, err
-	}
-	return t.pods.FilePath(pod, container, at.path), func() {}, nil
+func (t *clusterTarget) files(_ context.Context, pod *v1.Pod, container, path string, _ bool) (files.Place, func(), error) {
+	return t.pods.FilePath(pod, container, path), func() {}, nil
 }

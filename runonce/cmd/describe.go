@@ -185,5 +185,5 @@ func (t *clusterTarget) describe(ctx context.Context, d *report.Description) (er
 
 // remains knows nothing: a cluster forgets pods that are deleted.
 func (*clusterTarget) remains(ref, _ string) (report.Remains, error) {
-	return report.Remains{}, usagef("no pod %q on the cluster; see %q", ref, "runonce ps")
+	return report.Remains{}, notOnCluster(ref)
 }

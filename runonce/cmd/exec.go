@@ -10,7 +10,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
-	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/engine"
@@ -38,18 +37,11 @@ func (e commandExit) Unwrap() error { return e.err }
 // execCommand is "exec".
 type execCommand struct {
 	*program
-	execOptions
+	containerRef
+	runtime.Command
 	streamFlags
 	pastFlags
 	env list
-}
-
-// execOptions say what runs in which container.
-type execOptions struct {
-	pod       string // a reference
-	namespace string // the only one, "" for all
-	container string // "" for the one that kubectl chooses
-	runtime.Command
 }
 
 func (p *program) execCommand() *cli.Command {
@@ -81,10 +73,18 @@ func (c *execCommand) run(ctx context.Context, _ []string) error {
 	defer t.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s, restore := c.console.streams(ctx, c.streamFlags)
-	defer restore()
-	code, err := t.exec(ctx, c.execOptions, s)
+	defer c.restoreTerminal()
+	code, err := c.exec(ctx, t)
 	return passOn(ctx, code, err)
+}
+
+func (c *execCommand) exec(ctx context.Context, t target) (int32, error) {
+	s := c.streams(ctx, c.streamFlags)
+	pod, container, err := c.locate(ctx, t, c.containerRef)
+	if err != nil {
+		return 0, err
+	}
+	return t.exec(ctx, pod, container, c.Command, s)
 }
 
 // passOn returns the error that has the program end with the exit code of what ran in a container.
@@ -119,20 +119,12 @@ func (c *execCommand) parse() error {
 			return usagef("--env %q: must be KEY=VALUE", e)
 		}
 	}
-	c.pod, c.execOptions.namespace, c.Args, c.Env = before[0], c.podNamespace, command, c.env.values
+	c.pod, c.namespace, c.Args, c.Env = before[0], c.podNamespace, command, c.env.values
 	return nil
 }
 
 // exec runs the command in a container of this machine. It opens the engine only if it has to.
-func (t *nodeTarget) exec(ctx context.Context, o execOptions, s engine.Streams) (int32, error) {
-	pod, err := t.find(o.pod, o.namespace)
-	if err != nil {
-		return 0, err
-	}
-	container, err := t.containerOf(pod, o.container)
-	if err != nil {
-		return 0, err
-	}
+func (t *nodeTarget) exec(ctx context.Context, pod *v1.Pod, container string, command runtime.Command, s engine.Streams) (int32, error) {
 	release := func() {}
 	defer func() { release() }()
 	s.Starting = func(container, id string) (err error) {
@@ -141,8 +133,8 @@ func (t *nodeTarget) exec(ctx context.Context, o execOptions, s engine.Streams) 
 		}
 		return err
 	}
-	if t.io.ExecRunning != nil && o.User == "" { // whose name is one of the image
-		code, ok, err := t.io.ExecRunning(ctx, t.options.Options, containerd.PodContainer{PodUID: string(pod.UID), Name: container}, o.Command.Command(), s)
+	if t.io.ExecRunning != nil && command.User == "" { // whose name is one of the image
+		code, ok, err := t.io.ExecRunning(ctx, t.options.Options, containerd.PodContainer{PodUID: string(pod.UID), Name: container}, command.Command(), s)
 		if ok {
 			return code, err
 		}
@@ -150,31 +142,10 @@ func (t *nodeTarget) exec(ctx context.Context, o execOptions, s engine.Streams) 
 	if err := t.connect(ctx); err != nil {
 		return 0, err
 	}
-	return t.pods.Exec(ctx, pod, container, o.Command, s)
-}
-
-// find returns the pod of this machine that a reference names. It needs no engine.
-func (t *nodeTarget) find(ref, namespace string) (*v1.Pod, error) {
-	pods, err := t.known()
-	if err != nil {
-		return nil, err
-	}
-	named, err := resolve(ref, inNamespace(namespace, pods), podspec.NameOf, usagef("no pod %q on this machine; see %q", ref, "runonce ps"))
-	if err != nil {
-		return nil, err
-	}
-	return named[0], nil
+	return t.pods.Exec(ctx, pod, container, command, s)
 }
 
 // exec runs the command in a container of the cluster.
-func (t *clusterTarget) exec(ctx context.Context, o execOptions, s engine.Streams) (int32, error) {
-	pod, err := t.find(ctx, o.pod)
-	if err != nil {
-		return 0, err
-	}
-	container, err := t.containerOf(pod, o.container)
-	if err != nil {
-		return 0, err
-	}
-	return t.pods.Exec(ctx, pod, container, o.Args, s)
+func (t *clusterTarget) exec(ctx context.Context, pod *v1.Pod, container string, command runtime.Command, s engine.Streams) (int32, error) {
+	return t.pods.Exec(ctx, pod, container, command.Args, s)
 }

@@ -35,9 +35,7 @@ func (p *program) watch(cancel context.CancelCauseFunc, done <-chan struct{}) {
 			case sig == syscall.SIGHUP || time.Since(first) < sameSignal:
 			default:
 				p.display.Exiting()
-				if restore := p.restore.Load(); restore != nil {
-					(*restore)()
-				}
+				p.restoreTerminal()
 				p.io.Exit(report.ExitSignal(sig))
 				return
 			}

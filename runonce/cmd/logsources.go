@@ -205,7 +205,7 @@ func (t *clusterTarget) logSources(ctx context.Context, o logOptions) ([]logSour
 	}
 	pods := only(all, o.selects)
 	if len(o.refs) > 0 {
-		if pods, err = t.named(o.refs, all); err != nil {
+		if pods, err = namedPods(o.refs, all, notOnCluster); err != nil {
 			return nil, err
 		}
 	}
@@ -225,20 +225,6 @@ func (t *clusterTarget) logSources(ctx context.Context, o logOptions) ([]logSour
 		return nil, o.noSource()
 	}
 	return sources, nil
-}
-
-// named returns the pods that references name, each once.
-func (t *clusterTarget) named(refs []string, all []*v1.Pod) (pods []*v1.Pod, err error) {
-	for _, ref := range refs {
-		found, err := resolve(ref, all, podspec.NameOf, usagef("no pod %q on the cluster; see %q", ref, "runonce ps"))
-		if err != nil {
-			return nil, err
-		}
-		if !slices.Contains(pods, found[0]) {
-			pods = append(pods, found[0])
-		}
-	}
-	return pods, nil
 }
 
 // logNames returns the containers of a pod whose logs are wanted. Those that never ran are left out, unless it is the

@@ -22,8 +22,8 @@ var (
 	_ runonce.Observer = (*clusterObserver)(nil)
 )
 
-// known returns the pods of the records, also those that a run has admitted and not started yet.
-func (t *nodeTarget) known() ([]*v1.Pod, error) {
+// recorded returns the records of pods, also of those that a run has admitted and not started yet.
+func (t *nodeTarget) recorded() ([]*record.Pod, error) {
 	all, err := record.Open(t.options.Root, t.options.State).List()
 	if errors.Is(err, fs.ErrPermission) {
 		return nil, unusable(needsRoot(t.command))
@@ -31,12 +31,17 @@ func (t *nodeTarget) known() ([]*v1.Pod, error) {
 	if err != nil {
 		return nil, unusable(fmt.Errorf("listing pods: %w", err))
 	}
-	all = slices.DeleteFunc(all, func(r *record.Pod) bool { return r.OtherVersion() || r.Removed })
+	return slices.DeleteFunc(all, func(r *record.Pod) bool { return r.OtherVersion() || r.Removed }), nil
+}
+
+// known returns the pods of the records.
+func (t *nodeTarget) known() ([]*v1.Pod, error) {
+	all, err := t.recorded()
 	pods := make([]*v1.Pod, 0, len(all))
 	for _, r := range all {
 		pods = append(pods, r.Pod)
 	}
-	return pods, nil
+	return pods, err
 }
 
 // observe opens the engine, unless only the records matter.
@@ -47,11 +52,11 @@ func (t *nodeTarget) observe(ctx context.Context, _ func() []string, until runon
 	} else if err := t.connect(ctx); err != nil {
 		return nil, nil, err
 	}
-	pods, err := t.known()
-	for _, pod := range pods {
-		if r, err := t.records.Load(pod.UID); err == nil {
-			o.started[pod.UID] = r.Started
-		}
+	all, err := t.recorded()
+	pods := make([]*v1.Pod, 0, len(all))
+	for _, r := range all {
+		pods = append(pods, r.Pod)
+		o.started[r.Pod.UID] = r.Started
 	}
 	return pods, o, err
 }
@@ -91,6 +96,9 @@ func (o *nodeObserver) Observe(ctx context.Context, pod *v1.Pod) (runonce.Observ
 	now := *r.Pod
 	if !o.existence {
 		now.Status, err = o.t.pods.Look(ctx, r.Pod)
+		if _, gone := o.t.records.Load(pod.UID); errors.Is(gone, fs.ErrNotExist) {
+			return seen, nil // it was removed meanwhile: its containers say nothing
+		}
 	}
 	return runonce.Observed{
 		Pod: &now, Managed: state.Watched, Undecided: o.t.records.IsWatched(r) && state.Outcome == "",

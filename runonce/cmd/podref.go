@@ -1,12 +1,15 @@
 package cmd
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // errNoPod says that a pod does not exist.
@@ -29,6 +32,73 @@ func resolve[T any](ref string, all []T, nameOf func(T) types.NamespacedName, no
 		return named, nil
 	}
 	return nil, usagef("pod %q is in several namespaces: give one of %s", ref, strings.Join(names, ", "))
+}
+
+// namedPods returns the pods that references name, each once. none is the error for one that names none.
+func namedPods(refs []string, pods []*v1.Pod, none func(ref string) error) (all []*v1.Pod, err error) {
+	for _, ref := range refs {
+		found, err := resolve(ref, pods, podspec.NameOf, none(ref))
+		if err != nil {
+			return nil, err
+		}
+		for _, pod := range found {
+			if !slices.Contains(all, pod) {
+				all = append(all, pod)
+			}
+		}
+	}
+	return all, nil
+}
+
+// containerRef names a container.
+type containerRef struct {
+	pod       string // a reference
+	namespace string // the only one, "" for all
+	container string // "" for the one that kubectl chooses
+}
+
+// locate returns the container that is meant, and its pod.
+func (c *console) locate(ctx context.Context, t target, ref containerRef) (*v1.Pod, string, error) {
+	pod, err := t.find(ctx, ref.pod, ref.namespace)
+	if err != nil {
+		return nil, "", err
+	}
+	container, err := c.containerOf(pod, ref.container)
+	return pod, container, err
+}
+
+// find returns the pod of this machine that a reference names. It needs no engine.
+func (t *nodeTarget) find(_ context.Context, ref, namespace string) (*v1.Pod, error) {
+	pods, err := t.known()
+	if err != nil {
+		return nil, err
+	}
+	named, err := namedPods([]string{ref}, inNamespace(namespace, pods), func(ref string) error {
+		return usagef("no pod %q on this machine; see %q", ref, "runonce ps")
+	})
+	if err != nil {
+		return nil, err
+	}
+	return named[0], nil
+}
+
+// find returns the pod of the cluster that a reference names. The cluster shows only those of the namespace.
+func (t *clusterTarget) find(ctx context.Context, ref, _ string) (*v1.Pod, error) {
+	all, err := t.list(ctx, func() []string { return namespacesIn([]string{ref}) })
+	if err != nil {
+		return nil, err
+	}
+	named, err := namedPods([]string{ref}, all, notOnCluster)
+	if err != nil {
+		return nil, err
+	}
+	return named[0], nil
+}
+
+func unknownPod(ref string) error { return usagef("no pod %q; see %q", ref, "runonce ps") }
+
+func notOnCluster(ref string) error {
+	return usagef("no pod %q on the cluster; see %q", ref, "runonce ps")
 }
 
 // isNamed says whether the reference names the pod.

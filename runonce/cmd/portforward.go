@@ -106,11 +106,11 @@ func (c *portForwardCommand) forward(ctx context.Context, t target, ref string, 
 }
 
 // destination returns the pod or the Service of this machine that a reference names. It needs no engine.
-func (t *nodeTarget) destination(_ context.Context, ref, namespace string) (portforward.Destination, error) {
+func (t *nodeTarget) destination(ctx context.Context, ref, namespace string) (portforward.Destination, error) {
 	records := record.Open(t.options.Root, t.options.State)
 	name, ok := serviceIn(ref)
 	if !ok {
-		pod, err := t.find(ref, namespace)
+		pod, err := t.find(ctx, ref, namespace)
 		return &podPorts{records, pod}, err
 	}
 	all, err := service.Recorded(t.options.Root)
@@ -118,7 +118,7 @@ func (t *nodeTarget) destination(_ context.Context, ref, namespace string) (port
 		return nil, unusable(err)
 	}
 	all = slices.DeleteFunc(all, func(svc *v1.Service) bool { return namespace != "" && svc.Namespace != namespace })
-	named, err := resolve(name, all, nameOfService, usagef("no Service %q on this machine", name))
+	named, err := resolve(name, all, podspec.NameOf, usagef("no Service %q on this machine", name))
 	if err != nil {
 		return nil, err
 	}
@@ -126,10 +126,6 @@ func (t *nodeTarget) destination(_ context.Context, ref, namespace string) (port
 		return nil, badInput(podspec.NoSelector(named[0]))
 	}
 	return &servicePorts{records: records, service: named[0]}, nil
-}
-
-func nameOfService(svc *v1.Service) types.NamespacedName {
-	return types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}
 }
 
 // podPorts are the ports of a pod of this machine.
@@ -216,7 +212,7 @@ func serviceIn(ref string) (name string, ok bool) {
 func (t *clusterTarget) destination(ctx context.Context, ref, namespace string) (portforward.Destination, error) {
 	name, ok := serviceIn(ref)
 	if !ok {
-		pod, err := t.find(ctx, ref)
+		pod, err := t.find(ctx, ref, namespace)
 		if err != nil {
 			return nil, err
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/cmd/cmdline"
 	"github.com/runonce/runonce/runonce/report"
+	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/cluster"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/files"
@@ -63,16 +64,18 @@ type target interface {
 	// usage returns what the pods, which list has returned, use of processors and memory on average over the interval,
 	// nil for those of which that is not known because they do not run or were just started.
 	usage(ctx context.Context, pods []*v1.Pod, interval time.Duration) ([]*podusage.Pod, error)
+	// find returns the pod that a reference names; the namespace is "" for all.
+	find(ctx context.Context, ref, namespace string) (*v1.Pod, error)
 	// exec runs a command in a container, and returns its exit code.
-	exec(ctx context.Context, o execOptions, s engine.Streams) (int32, error)
-	// attach attaches to a container with the streams for it, and returns its exit code.
-	attach(ctx context.Context, o attachOptions, streams func(*v1.Container) (engine.Streams, error)) (int32, error)
+	exec(ctx context.Context, pod *v1.Pod, container string, command runtime.Command, s engine.Streams) (int32, error)
+	// attach attaches to a container, and returns its exit code.
+	attach(ctx context.Context, pod *v1.Pod, container string, s engine.Streams) (int32, error)
 	// destination returns the pod or the Service that a reference names; the namespace may be "". If it is a Closer, it
 	// has to be closed.
 	destination(ctx context.Context, ref, namespace string) (portforward.Destination, error)
 	// files returns a path in a container, which is released when the copy has ended. write says that something is
 	// copied to it.
-	files(ctx context.Context, at containerPath, write bool) (place files.Place, release func(), err error)
+	files(ctx context.Context, pod *v1.Pod, container, path string, write bool) (place files.Place, release func(), err error)
 	// stop stops a pod and removes it. It returns the word for that.
 	stop(ctx context.Context, pod *v1.Pod) (done string, err error)
 	// clean removes what is left of pods that were stopped.

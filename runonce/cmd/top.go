@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -76,7 +75,7 @@ func (c *topCommand) measure(ctx context.Context, t target, refs []string) (all 
 	}
 	pods = inNamespace(c.podNamespace, pods)
 	if len(refs) > 0 {
-		if pods, err = namedPods(refs, pods); err != nil {
+		if pods, err = namedPods(refs, pods, unknownPod); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -101,22 +100,6 @@ func notMeasured(pod *v1.Pod) error {
 		return fmt.Errorf("pod %q does not run", podspec.FullName(pod))
 	}
 	return fmt.Errorf("it is not known yet what pod %q uses", podspec.FullName(pod))
-}
-
-// namedPods returns the pods that references name, each once.
-func namedPods(refs []string, pods []*v1.Pod) (all []*v1.Pod, err error) {
-	for _, ref := range refs {
-		found, err := resolve(ref, pods, podspec.NameOf, usagef("no pod %q; see %q", ref, "runonce ps"))
-		if err != nil {
-			return nil, err
-		}
-		for _, pod := range found {
-			if !slices.Contains(all, pod) {
-				all = append(all, pod)
-			}
-		}
-	}
-	return all, nil
 }
 
 // usage measures what the pods use on this machine.

@@ -105,7 +105,7 @@ func (c *waitCommand) choose(args []string, all []*v1.Pod, until runonce.Until) 
 		case errors.Is(err, errNoPod) && until == runonce.UntilDeleted:
 			absent = append(absent, absentPod(arg, c.podNamespace))
 		case errors.Is(err, errNoPod):
-			return nil, nil, usagef("no pod %q; see %q", arg, "runonce ps")
+			return nil, nil, unknownPod(arg)
 		case err != nil:
 			return nil, nil, err
 		case !slices.Contains(pods, found[0]):

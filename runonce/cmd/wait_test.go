@@ -43,7 +43,7 @@ func text(t *testing.T, manifest string) string {
 func TestWaitForOtherRun(t *testing.T) {
 	t.Parallel()
 	const low = `{apiVersion: v1, kind: Pod, metadata: {name: low}, spec: {restartPolicy: Never, terminationGracePeriodSeconds: 1,
-  containers: [{name: main, image: "localhost/box:1", args: [sleep, 1h], resources: {requests: {cpu: 1500m}}}]}}`
+  containers: [{name: main, image: "localhost/box:1", args: [stay], resources: {requests: {cpu: 1500m}}}]}}`
 	const high = `{apiVersion: v1, kind: Pod, metadata: {name: high, namespace: kube-system}, spec: {priorityClassName: system-node-critical,
   containers: [{name: main, image: "localhost/box:1", args: [sleep], resources: {requests: {cpu: 1}}}]}}`
 	const inTurn = `{apiVersion: v1, kind: Pod, metadata: {name: first}, spec: {restartPolicy: Never, containers: [{name: main, image: "localhost/box:1", args: [sleep, 30s]}]}}
@@ -78,7 +78,8 @@ func TestWaitForOtherRun(t *testing.T) {
 			wait: []string{"late", "--for", "running"}, code: 1, want: "pod/late: Failed: NotFound: the pod does not exist any more\n",
 		},
 		{
-			name: "is stopped", manifest: func(t *testing.T) string { return manifest(t, "job", "Never", `[sleep, 1h]`) },
+			// It takes a while to stop, so that it is seen to.
+			name: "is stopped", manifest: func(t *testing.T) string { return manifest(t, "job", "Never", `[stay]`) },
 			then: func(t *testing.T, m *memory, _ func()) { invoke(t, m, "down", "job") },
 			wait: []string{"job", "--for", "completed"}, code: 1, want: "pod/job: Failed: Stopped: the pod was told to stop and has not been removed yet\n",
 		},

@@ -35,7 +35,7 @@ type nodePort struct {
 func (s state) define(services []*v1.Service, gone func(*v1.Service) bool, ranges []netip.Prefix, pods []*v1.Pod) (state, error) {
 	given := map[string]bool{}
 	for _, svc := range services {
-		given[key(svc).String()] = true
+		given[podspec.NameOf(svc).String()] = true
 	}
 	next := state{Version: version, Ranges: ranges, Rules: s.Rules, External: maps.Clone(s.External)}
 	a := allocation{ranges, map[netip.Addr]string{}, map[nodePort]string{}}
@@ -45,7 +45,7 @@ func (s state) define(services []*v1.Service, gone func(*v1.Service) bool, range
 		}
 	}
 	for _, svc := range s.Services {
-		name := key(svc).String()
+		name := podspec.NameOf(svc).String()
 		if given[name] || gone(svc) {
 			delete(next.External, name)
 			continue
@@ -68,7 +68,7 @@ func (s state) define(services []*v1.Service, gone func(*v1.Service) bool, range
 	}
 	slices.SortFunc(own, byName)
 	for _, svc := range own {
-		if old := s.find(key(svc)); old != nil {
+		if old := s.find(podspec.NameOf(svc)); old != nil {
 			a.keep(svc, old)
 		}
 	}
@@ -84,7 +84,7 @@ func (s state) define(services []*v1.Service, gone func(*v1.Service) bool, range
 
 // take notes the addresses and node ports of a Service.
 func (a allocation) take(svc *v1.Service) error {
-	name := fmt.Sprintf("Service %q", podspec.ShortName(key(svc)))
+	name := fmt.Sprintf("Service %q", podspec.ShortName(podspec.NameOf(svc)))
 	for _, ip := range addresses(svc) {
 		if other, taken := a.ips[ip]; taken {
 			return failure.Permanentf("%s%s: clusterIP %s is that of %s", at(svc), name, ip, other)
@@ -141,12 +141,12 @@ func (a allocation) setFamilies(svc *v1.Service) error {
 	for _, f := range spec.IPFamilies {
 		if a.rangeOf(f) == (netip.Prefix{}) {
 			return failure.Permanentf("%sspec.ipFamilies: Service %q: there is no range of %s addresses for Services: give one with --service-cidr, and the pods addresses of it with --pod-cidr",
-				at(svc), podspec.ShortName(key(svc)), f)
+				at(svc), podspec.ShortName(podspec.NameOf(svc)), f)
 		}
 	}
 	if policy == v1.IPFamilyPolicyRequireDualStack && len(spec.IPFamilies) < 2 {
 		return failure.Permanentf("%sspec.ipFamilyPolicy: Service %q: RequireDualStack needs a range of each family: --service-cidr and --pod-cidr, once with IPv4 and once with IPv6",
-			at(svc), podspec.ShortName(key(svc)))
+			at(svc), podspec.ShortName(podspec.NameOf(svc)))
 	}
 	return nil
 }
@@ -189,7 +189,7 @@ func (a allocation) keep(svc, old *v1.Service) {
 		if free {
 			spec.ClusterIPs = slices.Clone(old.Spec.ClusterIPs)
 			for _, ip := range addresses(old) {
-				a.ips[ip] = fmt.Sprintf("Service %q", podspec.ShortName(key(svc)))
+				a.ips[ip] = fmt.Sprintf("Service %q", podspec.ShortName(podspec.NameOf(svc)))
 			}
 		}
 	}
@@ -203,7 +203,7 @@ func (a allocation) keep(svc, old *v1.Service) {
 			continue
 		}
 		if before := (nodePort{p.Protocol, old.Spec.Ports[j].NodePort}); a.ports[before] == "" {
-			p.NodePort, a.ports[before] = before.port, fmt.Sprintf("Service %q", podspec.ShortName(key(svc)))
+			p.NodePort, a.ports[before] = before.port, fmt.Sprintf("Service %q", podspec.ShortName(podspec.NameOf(svc)))
 		}
 	}
 }
@@ -218,12 +218,12 @@ func hasNodePorts(svc *v1.Service) bool {
 
 // complete allocates the addresses and node ports that the Service does not have yet.
 func (a allocation) complete(svc *v1.Service) error {
-	spec, name := &svc.Spec, fmt.Sprintf("Service %q", podspec.ShortName(key(svc)))
+	spec, name := &svc.Spec, fmt.Sprintf("Service %q", podspec.ShortName(podspec.NameOf(svc)))
 	if !hasAddresses(svc) {
 		return nil
 	}
 	for _, f := range spec.IPFamilies[len(spec.ClusterIPs):] {
-		ip, ok := a.freeIP(a.rangeOf(f), key(svc).String())
+		ip, ok := a.freeIP(a.rangeOf(f), podspec.NameOf(svc).String())
 		if !ok {
 			return failure.Permanentf("%s%s: no address is left in %s for its clusterIP: choose a larger range with --service-cidr", at(svc), name, a.rangeOf(f))
 		}
@@ -239,7 +239,7 @@ func (a allocation) complete(svc *v1.Service) error {
 		if p.NodePort != 0 {
 			continue
 		}
-		free, ok := a.freePort(p.Protocol, fmt.Sprintf("%s:%d", key(svc), p.Port))
+		free, ok := a.freePort(p.Protocol, fmt.Sprintf("%s:%d", podspec.NameOf(svc), p.Port))
 		if !ok {
 			return failure.Permanentf("%s%s: no node port is left for port %d", at(svc), name, p.Port)
 		}

@@ -48,7 +48,7 @@ func (s state) ports(members []member) (all []rules.Port) {
 		chosen := endpoints(svc, members)
 		for _, p := range svc.Spec.Ports {
 			port := rules.Port{
-				Name: key(svc).String() + ":" + cmp.Or(p.Name, p.TargetPort.String()), Protocol: p.Protocol, IPs: addresses(svc), ExternalIPs: parse(svc.Spec.ExternalIPs),
+				Name: podspec.NameOf(svc).String() + ":" + cmp.Or(p.Name, p.TargetPort.String()), Protocol: p.Protocol, IPs: addresses(svc), ExternalIPs: parse(svc.Spec.ExternalIPs),
 				Port: uint16(p.Port), NodePort: uint16(p.NodePort),
 				Affinity: affinity(svc), KeepSource: svc.Spec.ExternalTrafficPolicy == v1.ServiceExternalTrafficPolicyLocal,
 			}

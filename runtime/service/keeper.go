@@ -151,7 +151,7 @@ func (k *Keeper) Define(ctx context.Context, services []*v1.Service, gone func(*
 }
 
 func named(svc *v1.Service) func(*v1.Service) bool {
-	return func(o *v1.Service) bool { return key(o) == key(svc) }
+	return func(o *v1.Service) bool { return podspec.NameOf(o) == podspec.NameOf(svc) }
 }
 
 // Remove removes the Services that are chosen, and returns their names.
@@ -162,7 +162,7 @@ func (k *Keeper) Remove(ctx context.Context, chosen func(*v1.Service) bool) (nam
 	}
 	for _, svc := range services {
 		if chosen(svc) {
-			names = append(names, key(svc).String())
+			names = append(names, podspec.NameOf(svc).String())
 		}
 	}
 	return names, k.Define(ctx, nil, chosen, nil)
@@ -211,7 +211,7 @@ func (k *Keeper) Unready() (map[string]*v1.Pod, error) {
 		}
 		i := slices.IndexFunc(members, func(m member) bool { return podspec.Selects(svc, m.pod) })
 		if i >= 0 {
-			unready[key(svc).String()] = members[i].pod
+			unready[podspec.NameOf(svc).String()] = members[i].pod
 		}
 	}
 	return unready, nil
@@ -257,13 +257,13 @@ func (k *Keeper) lookUp(ctx context.Context, s *state, services []*v1.Service) {
 		}
 		ips, err := k.o.LookUp(ctx, svc.Spec.ExternalName)
 		if err != nil {
-			k.o.Log.WarnContext(ctx, "could not look up the externalName of a Service; pods will not find it by its name", "service", key(svc).String(), "error", err)
+			k.o.Log.WarnContext(ctx, "could not look up the externalName of a Service; pods will not find it by its name", "service", podspec.NameOf(svc).String(), "error", err)
 			continue
 		}
 		if s.External == nil {
 			s.External = map[string][]netip.Addr{}
 		}
-		s.External[key(svc).String()] = ips
+		s.External[podspec.NameOf(svc).String()] = ips
 	}
 }
 

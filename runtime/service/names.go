@@ -75,7 +75,7 @@ func (s state) external(svc *v1.Service, domain string, members []member) (all [
 	target := s.find(serviceOf(svc.Spec.ExternalName, domain))
 	switch {
 	case target == nil || isExternal(target):
-		return s.External[key(svc).String()]
+		return s.External[podspec.NameOf(svc).String()]
 	case podspec.IsHeadless(target):
 		for _, m := range endpoints(target, members) {
 			all = append(all, addressesOf(m, target)...)

@@ -83,18 +83,13 @@ func (s state) save(root string) error {
 	return nil
 }
 
-// key is how a Service is named.
-func key(svc *v1.Service) types.NamespacedName {
-	return types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}
-}
-
 func byName(a, b *v1.Service) int {
-	return strings.Compare(key(a).String(), key(b).String())
+	return strings.Compare(podspec.NameOf(a).String(), podspec.NameOf(b).String())
 }
 
 // find returns the Service with the name, nil if there is none.
 func (s state) find(name types.NamespacedName) *v1.Service {
-	i := slices.IndexFunc(s.Services, func(svc *v1.Service) bool { return key(svc) == name })
+	i := slices.IndexFunc(s.Services, func(svc *v1.Service) bool { return podspec.NameOf(svc) == name })
 	if i < 0 {
 		return nil
 	}

@@ -33,7 +33,10 @@ func runLogger(uri string) error {
 	if out.AttachPath != "" {
 		var in *attach.Input
 		if stdin := os.NewFile(6, "stdin"); out.Input {
-			in = &attach.Input{Writer: stdin, Once: out.InputOnce, Close: func() { _ = stdin.Close() }}
+			in = &attach.Input{Writer: stdin}
+			if out.InputOnce {
+				in.End = func() { _ = stdin.Close() }
+			}
 		}
 		if attached, err = attach.Listen(out.AttachPath, in); err != nil {
 			return errors.Join(fmt.Errorf("starting the logger: %w", err), w.Close())

@@ -88,7 +88,7 @@ type input struct {
 func TestInputOnce(t *testing.T) {
 	t.Parallel()
 	in := &input{closed: make(chan struct{})}
-	path, w, _ := serve(t, &attach.Input{Writer: in, Once: true, Close: func() { close(in.closed) }})
+	path, w, _ := serve(t, &attach.Input{Writer: in, End: func() { close(in.closed) }})
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := attach.Connect(ctx, path, attach.Streams{Begun: cancel}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a client that is canceled: %v", err)

@@ -46,10 +46,8 @@ const headerSize = 5
 // Input is where the input of a container goes.
 type Input struct {
 	io.Writer
-	// Once says that the end of the first client that sends input is the end of the input.
-	Once bool
-	// Close ends the input. It is called once at most.
-	Close func()
+	// End ends the input with that of the first client that sends some, and may be called again; nil has it stay open.
+	End func()
 }
 
 // Server passes the output of a container on to its clients, and their input to the container. It is safe for
@@ -57,7 +55,6 @@ type Input struct {
 type Server struct {
 	listener net.Listener
 	input    *Input
-	endInput sync.Once
 
 	mu      sync.Mutex
 	clients map[net.Conn]struct{}
@@ -110,8 +107,8 @@ func (s *Server) serve(conn net.Conn) {
 		return
 	}
 	_, _ = io.Copy(s.input, conn)
-	if s.input.Once {
-		s.endInput.Do(s.input.Close)
+	if s.input.End != nil {
+		s.input.End()
 	}
 }
 

@@ -217,7 +217,10 @@ func (s *streams) serve(input *os.File, once bool) (err error) {
 	}
 	var in *attach.Input
 	if s.out.Input && input != nil {
-		in = &attach.Input{Writer: input, Once: once, Close: func() { _ = input.Close() }}
+		in = &attach.Input{Writer: input}
+		if once {
+			in.End = func() { _ = input.Close() }
+		}
 	}
 	if s.attach, err = attach.Listen(s.out.AttachPath, in); err != nil {
 		return fmt.Errorf("listening for who attaches: %w", err)
