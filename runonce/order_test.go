@@ -184,7 +184,7 @@ func TestDependencies(t *testing.T) {
 		},
 		{
 			name:    "what depends on it does",
-			pods:    []ordered{{name: "slow", script: readyAfter(time.Minute)}, {name: "cache", policy: never, script: endsAfter(0, 1), labels: optional}, {name: "web", on: []podspec.Dependency{onPods(podspec.UntilCompleted, "cache")}}},
+			pods:    []ordered{{name: "slow", script: readyAfter(time.Minute)}, {name: "cache", policy: never, script: endsAfter(time.Second, 1), labels: optional}, {name: "web", on: []podspec.Dependency{onPods(podspec.UntilCompleted, "cache")}}},
 			options: runonce.Options{FailFast: true, Until: runonce.UntilReady},
 			starts:  "slow@0 cache@0", results: "slow=Canceled,FailFast cache=Failed web=Canceled,DependencyFailed", code: 1, message: `pod "cache" failed: container "c" exited with code 1`,
 		},
