@@ -82,6 +82,12 @@ func (p *Pods) Attach(ctx context.Context, pod *v1.Pod, container string, s engi
 	return p.awaitExit(ctx, pod, at.ID, changes)
 }
 
+// AttachInstance takes part in the input and the output of an instance of a container, which may be about to start,
+// until its output ends.
+func (p *Pods) AttachInstance(ctx context.Context, id string, s engine.Streams) error {
+	return p.o.Engine.Attach(ctx, id, s)
+}
+
 // awaitExit waits for the end of an instance of a container, and returns its exit code.
 func (p *Pods) awaitExit(ctx context.Context, pod *v1.Pod, id string, changes <-chan struct{}) (int32, error) {
 	for {

@@ -45,6 +45,9 @@ type Options struct {
 	Trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
 	// LogCreated, when set, is called with the log of each instance of a container before it starts.
 	LogCreated func(pod *v1.Pod, container, path string)
+	// Created, when set, is called when an instance of a container exists and is about to start, and may be called
+	// again for it. What it has returned last is called once the instance has started.
+	Created func(pod *v1.Pod, container, id string) (started func())
 	// Event, when set, is called with each event of a pod when it happens. It must not block.
 	Event func(pod *v1.Pod, e podevent.Event)
 }

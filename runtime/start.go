@@ -95,9 +95,14 @@ func (p *Pods) startContainer(ctx context.Context, w *work, next podstate.Start)
 	if err := p.recordPostStart(w.pod, c, cfg.ID); err != nil {
 		return engine.Container{}, err
 	}
+	started := func() {}
+	if p.o.Created != nil {
+		cfg.Created = func() { started = p.o.Created(w.pod, c.Name, cfg.ID) }
+	}
 	if err := p.o.traced(w.pod.UID, "start "+c.Name, func() error { return p.o.Engine.Start(ctx, cfg) }); err != nil {
 		return engine.Container{}, p.startFailed(ctx, w.pod, next, cfg, err)
 	}
+	started()
 	p.events.add(w.pod, c.Name, eventCreated, "Created container %s", c.Name)
 	p.events.add(w.pod, c.Name, eventStarted, "Started container %s", c.Name)
 	return engine.Container{ID: cfg.ID, Name: c.Name, Attempt: cfg.Attempt, Labels: cfg.Labels, State: engine.StateRunning, StartedAt: time.Now()}, nil

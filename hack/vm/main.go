@@ -70,7 +70,7 @@ func suites() []suite {
 // Linux 6.1 cannot mount with mapped users. Of Services, one story shows that this kernel has what they need.
 const kernelStories = "attach|cp|crash-then-success|critical-preempts|died-unseen|down-timeout|earlier-run|ends|env|exec|happy|host|host-path|" +
 	"host-port|init-then-restart|interrupted|ipv6|job-backoff|limits|logs|mount-propagation|oom|pod-level|pod-security|poststart|privileges|" +
-	"probes|projected|read-only-volume|run-twice|runtime-class|seccomp-missing|service-traffic|several-networks|shared-processes|sidecars|" +
+	"projected|read-only-volume|run-twice|runtime-class|seccomp-missing|service-traffic|several-networks|shared-processes|sidecars|" +
 	"stdin-and-tty|stop-signal|stopped-halfway|too-big|top|users|volumes"
 
 func main() {

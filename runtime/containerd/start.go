@@ -273,6 +273,9 @@ func (e *Engine) run(ctx context.Context, s *session, c engine.ContainerConfig, 
 	}
 	pid := 0
 	if err == nil {
+		if c.Created != nil {
+			c.Created()
+		}
 		pid, err = e.startTask(ctx, s, c.ID)
 	}
 	if err == nil {

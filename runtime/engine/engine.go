@@ -57,8 +57,8 @@ type Engine interface {
 	// ExecStreams runs a command inside a running container, with streams, and returns its exit
 	// code. The command is killed when ctx is done. It is not repeated after an error.
 	ExecStreams(ctx context.Context, id string, c Command, s Streams) (int32, error)
-	// Attach takes part in the input and the output of a running container with an input or a terminal: Stdin goes
-	// to its first process, and what that writes from now on to Stdout and Stderr. It returns nil when the output
+	// Attach takes part in the input and the output of a container with an input or a terminal, which runs or is about
+	// to start: Stdin goes to its first process, and what that writes from now on to Stdout and Stderr. It returns nil when the output
 	// has ended.
 	Attach(ctx context.Context, id string, s Streams) error
 	// Files opens the file system of a container as its own processes see it, with its volumes, or
@@ -104,6 +104,9 @@ type ContainerConfig struct {
 	// Stdin asks for an input that stays open, also if nobody attaches to it; without it the process reads EOF
 	// at once. StdinOnce has it end with the first one who has attached to it.
 	Stdin, StdinOnce bool
+	// Created, if set, is called when the container exists and its process is about to start: who attaches to it
+	// then misses nothing. It is called again if the start is tried again.
+	Created func()
 	// RuntimeHandler is the handler of the pod's RuntimeClass, empty for the default.
 	RuntimeHandler string
 	// DefaultSeccomp asks for the engine's default seccomp profile, which depends on the

@@ -58,6 +58,7 @@ func Conform(t *testing.T, open func(t *testing.T) Subject) {
 		{"exec cut off", conformExecCutOff},
 		{"exec with streams", conformExecStreams},
 		{"attach", conformAttach},
+		{"attach before the start", conformAttachCreated},
 		{"files", conformFiles},
 		{"events", conformEvents},
 		{"images", conformImages},

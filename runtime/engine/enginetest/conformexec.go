@@ -50,6 +50,32 @@ func conformExecStreams(t *testing.T, s Subject) {
 	}
 }
 
+// conformAttachCreated: who attaches before the process starts gets all that it writes.
+func conformAttachCreated(t *testing.T, s Subject) {
+	c := s.Config(t, "pod1", "once", "listen")
+	c.Stdin, c.StdinOnce = true, true
+	var out bytes.Buffer
+	attached, ended := make(chan struct{}), make(chan error, 1)
+	c.Created = func() {
+		streams := engine.Streams{Stdin: strings.NewReader("hello\n"), Stdout: &out, Started: func() { close(attached) }}
+		go func() { ended <- s.Engine.Attach(t.Context(), c.ID, streams) }()
+		select {
+		case <-attached:
+		case err := <-ended:
+			ended <- err
+		}
+	}
+	if err := s.Engine.Start(t.Context(), c); err != nil {
+		t.Fatalf("Start: %v", err)
+	}
+	if err := <-ended; err != nil || !strings.HasPrefix(out.String(), "listening\nhello\n") {
+		t.Errorf("Attach: %v, output %q", err, &out)
+	}
+	if c := awaitExit(t, s.Engine, c.ID); c.Exit.ExitCode != 0 {
+		t.Errorf("exit code %d", c.Exit.ExitCode)
+	}
+}
+
 // conformAttach: input reaches the container, its output comes back, and the input of a container with StdinOnce ends
 // with the first one who has attached.
 func conformAttach(t *testing.T, s Subject) {

@@ -87,6 +87,7 @@ type process struct {
 	// stdin says that it has an input, and stdinOnce that this ends with the first one who attaches.
 	stdin, stdinOnce bool
 	timer            *time.Timer
+	started          chan struct{} // closed when it runs
 	done             chan struct{} // closed at the exit
 }
 
@@ -113,14 +114,21 @@ func (e *Engine) Start(ctx context.Context, c engine.ContainerConfig) error {
 	}
 	now := time.Now()
 	e.lastPID++
-	p := &process{life: life, pause: c.Pause, stdin: c.Stdin, stdinOnce: c.StdinOnce, done: make(chan struct{}), Container: engine.Container{
+	p := &process{life: life, pause: c.Pause, stdin: c.Stdin, stdinOnce: c.StdinOnce, started: make(chan struct{}), done: make(chan struct{}), Container: engine.Container{
 		ID: c.ID, PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, Image: c.Image, ImageID: img.ID, ImageDigest: img.Digest,
-		LogPath: c.LogPath, Labels: c.Labels, Last: c.Last, State: engine.StateRunning, PID: e.lastPID, CreatedAt: now, StartedAt: now,
+		LogPath: c.LogPath, Labels: c.Labels, Last: c.Last, State: engine.StateCreated, PID: e.lastPID, CreatedAt: now, StartedAt: now,
 	}}
 	if err := writeLog(c.LogPath, life); err != nil {
 		return err
 	}
 	e.containers = append(e.containers, p)
+	if c.Created != nil {
+		e.mu.Unlock()
+		c.Created()
+		e.mu.Lock()
+	}
+	p.State = engine.StateRunning
+	close(p.started)
 	e.send(engine.EventStarted, p)
 	if !life.Runs {
 		p.timer = time.AfterFunc(life.After, func() { e.end(p, life.Code) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"syscall"
 	"time"
 
@@ -62,16 +63,25 @@ func (e *Engine) ExecStreams(ctx context.Context, id string, c engine.Command, s
 	return result.ExitCode, err
 }
 
-// Attach has the container answer with what it is given, and end with that if it has StdinOnce.
+// Attach has the container answer with what it is given, after its log if it has not started yet, and end with that if it
+// has StdinOnce.
 func (e *Engine) Attach(ctx context.Context, id string, s engine.Streams) error {
-	e.mu.Lock()
-	p := e.find(id)
-	e.mu.Unlock()
-	if p == nil || p.State != engine.StateRunning || !p.stdin {
+	p, created := e.attachable(id)
+	if p == nil {
 		return fmt.Errorf("attaching to container %q: it does not run, or has no input", id)
 	}
 	if s.Started != nil {
 		s.Started()
+	}
+	select {
+	case <-p.started:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if created && len(p.life.Log) > 0 {
+		if _, err := fmt.Fprintln(s.Stdout, strings.Join(p.life.Log, "\n")); err != nil {
+			return err
+		}
 	}
 	if s.Stdin != nil {
 		if _, err := io.Copy(s.Stdout, s.Stdin); err != nil {
@@ -87,4 +97,14 @@ func (e *Engine) Attach(ctx context.Context, id string, s engine.Streams) error 
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// attachable returns the container if it has an input and has not ended, and whether it is yet to start.
+func (e *Engine) attachable(id string) (p *process, created bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p = e.find(id); p == nil || !p.stdin || p.State != engine.StateCreated && p.State != engine.StateRunning {
+		return nil, false
+	}
+	return p, p.State == engine.StateCreated
 }
