@@ -86,6 +86,7 @@ func (r *reader) resolvePod(e *entry, p podEntry) {
 	if e.failed() {
 		return
 	}
+	r.options.setStreams(p.pod)
 	uid, err := r.set.uid(p.pod, refs)
 	if err != nil {
 		e.fail(p.prefix, err.Error(), "")
@@ -99,6 +100,14 @@ func (r *reader) resolvePod(e *entry, p podEntry) {
 	e.setOrigin(p.pod)
 	p.pod.Status = v1.PodStatus{Phase: v1.PodPending}
 	e.valid = append(e.valid, p.pod)
+}
+
+// setStreams has the only container of a pod work with one who attaches to it.
+func (o *Options) setStreams(pod *v1.Pod) {
+	if o.Stream && len(pod.Spec.Containers) == 1 {
+		c := &pod.Spec.Containers[0]
+		c.Stdin, c.StdinOnce, c.TTY = true, true, c.TTY || o.Terminal
+	}
 }
 
 // setOrigin notes in an object where it comes from.

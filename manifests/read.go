@@ -52,6 +52,9 @@ type Options struct {
 
 	// RequireDigest refuses pods with images that are not given by their digest.
 	RequireDigest bool
+	// Stream gives the container of each pod that has only one an input, which ends with the first one who attaches to
+	// it. Terminal gives it a terminal as well.
+	Stream, Terminal bool
 	// Places keeps where the pods are in the input, for Set.Refuse.
 	Places bool
 

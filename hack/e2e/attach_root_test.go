@@ -60,6 +60,54 @@ func TestAttach(t *testing.T) {
 	daemons(t, test, daemon.Current, daemon.Debian)
 }
 
+// TestRunInteractive: a run whose container works with its terminal. That has the right size from the beginning, keys go
+// to the container, and what it prints first is not missed, however much that is.
+func TestRunInteractive(t *testing.T) {
+	test := func(t *testing.T, b *box) {
+		t.Helper()
+		run := func(manifest string, more ...string) []string {
+			args := b.upArgs(t, directory(t, manifest), append([]string{"-i", "--rm"}, more...)...)
+			return append([]string{"run", "-o", "table"}, args[2:]...)
+		}
+		for _, tt := range []struct {
+			name, manifest, waitFor, keys string
+			signal                        syscall.Signal
+			code                          int
+			want                          string
+		}{
+			{name: "size", manifest: pod("size", "Never", "do", "facts", "listen", "exit 7"), waitFor: "ttySize", keys: "again\r\x04", code: 7, want: `"ttySize":[40,120]`},
+			{name: "input", manifest: pod("input", "Never", "do", "listen", "exit 3"), keys: "again\r\x04", code: 3, want: "again"},
+			{name: "Ctrl-C", manifest: pod("trap", "Never", "trap"), waitFor: "ready", keys: "\x03", want: "got signal 2"},
+			{name: "SIGTERM", manifest: pod("stays", "Never", "listen"), waitFor: "listening", signal: syscall.SIGTERM, code: 128 + int(syscall.SIGTERM), want: "listening"},
+		} {
+			out, code := b.inTerminal(t, run(tt.manifest, "-t"), tt.waitFor, func(ours *os.File, cmd *exec.Cmd) {
+				if tt.signal != 0 {
+					_ = cmd.Process.Signal(tt.signal)
+				}
+				_, _ = ours.WriteString(tt.keys)
+			})
+			if code != tt.code || !strings.Contains(out, tt.want) {
+				t.Errorf("%s: exit code %d, output %q, want %d and %q", tt.name, code, out, tt.code, tt.want)
+			}
+		}
+		args := run(pod("much", "Never", "do", "flood -n 20000", "listen", "error done", "exit 7"))
+		cmd := b.command(t, args[0], args[1:]...)
+		cmd.Stdin = strings.NewReader(strings.Repeat("a line\n", 100_000))
+		var errs strings.Builder
+		cmd.Stderr = &errs
+		text, err := cmd.Output()
+		first, second, _ := strings.Cut(string(text), "listening\n")
+		if code := cmd.ProcessState.ExitCode(); code != 7 || strings.Count(first, "\n") != 20_000 || second != strings.Repeat("a line\n", 100_000)+"end\n" {
+			t.Errorf("text: exit code %d, %d bytes, %v", code, len(text), err)
+		}
+		if errs.String() != "done\n" {
+			t.Errorf("standard error: %q", errs.String())
+		}
+	}
+	embedded(t, test)
+	daemons(t, test, daemon.Current, daemon.Debian)
+}
+
 // TestAttachOtherShim: with a third-party shim, the logger passes input and output on.
 func TestAttachOtherShim(t *testing.T) {
 	test := func(t *testing.T, b *box) {
@@ -79,6 +127,13 @@ func TestAttachOtherShim(t *testing.T) {
 		text, err := cmd.Output()
 		if code := cmd.ProcessState.ExitCode(); code != 7 || string(text) != "hello\nend\n" {
 			t.Errorf("text: exit code %d, %q, %v", code, text, err)
+		}
+		args := b.upArgs(t, directory(t, class+other(pod("begin", "Never", "do", "listen", "exit 7"))), "-i", "--runtime-handler", otherShim(t))
+		cmd = b.command(t, "run", args[2:]...)
+		cmd.Stdin = strings.NewReader("hello\n")
+		text, err = cmd.Output()
+		if code := cmd.ProcessState.ExitCode(); code != 7 || string(text) != "listening\nhello\nend\n" {
+			t.Errorf("run -i: exit code %d, %q, %v", code, text, err)
 		}
 	}
 	embedded(t, test)

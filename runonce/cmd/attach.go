@@ -14,6 +14,8 @@ import (
 // streamFlags say what a process in a container has of the input of this one.
 type streamFlags struct{ stdin, tty bool }
 
+const noTerminal = "Unable to use a TTY: input is not a terminal"
+
 // streams returns the streams for a process in a container, which are those of this process, and its terminal, which is
 // set up once the other process runs. The caller calls restoreTerminal when that has ended.
 func (c *console) streams(ctx context.Context, f streamFlags) engine.Streams {
@@ -22,7 +24,7 @@ func (c *console) streams(ctx context.Context, f streamFlags) engine.Streams {
 		s.Stdin = c.io.Stdin
 	}
 	if f.tty && f.stdin && c.io.Terminal == nil {
-		c.println("Unable to use a TTY: input is not a terminal")
+		c.println(noTerminal)
 		s.TTY = false
 	}
 	if !s.TTY || c.io.Terminal == nil {

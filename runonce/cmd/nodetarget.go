@@ -52,6 +52,9 @@ type nodeTarget struct {
 	// follows says that logs are shown, by the follower once there is one.
 	follows  bool
 	follower atomic.Pointer[logFollower]
+	// interacts says that a container works with this process, by the interaction once there is one.
+	interacts   bool
+	interaction *interaction
 	// trace, if set, gets the steps of the pods' starts.
 	trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
 	// remove says that the run removes at its end what it has made.
@@ -107,6 +110,9 @@ func (t *nodeTarget) open(ctx context.Context, node *v1.Node, o runtime.Options)
 	}
 	if t.follows || t.copies != nil && t.copies.wanted() {
 		o.LogCreated = t.logCreated
+	}
+	if t.interacts {
+		o.Created = t.created
 	}
 	o.Records, o.LogDir, o.Log = record.Open(t.options.Root, t.options.State), t.options.LogDir, t.log
 	o.Records.Notify = func(message string) { t.log.Warn(message) }

@@ -108,6 +108,7 @@ type runCommand struct {
 	queueFlags
 	metricsFlags
 	followFlags
+	interactiveFlags
 	maxRestarts                                int
 	timeout                                    time.Duration
 	failFast, remove                           bool
@@ -117,6 +118,10 @@ type runCommand struct {
 	copies logCopies // for --logs-to
 	junit  string    // junitFile, when it can be written
 	meter  *meter    // for --metrics
+
+	interaction *interaction // nil unless the container works with this process
+	seen        bool         // all that the container did was seen here
+	unseen      error        // why its output was not complete
 }
 
 func (p *program) runCommand() *cli.Command {
@@ -137,7 +142,7 @@ func (p *program) runCommand() *cli.Command {
 			durationFlag(&c.scheduleTimeout, categoryCluster, "reject a pod that has no node after this `DURATION`", "schedule-timeout", defaultScheduleTimeout),
 			p.quietFlag(),
 		},
-	}, c, &c.podFlags, &c.startFlags, &c.earlierFlags, &c.outputFlags, &c.clusterFlags, &c.creationFlags, &c.queueFlags, &c.metricsFlags, &c.followFlags)
+	}, c, &c.podFlags, &c.startFlags, &c.earlierFlags, &c.outputFlags, &c.clusterFlags, &c.creationFlags, &c.queueFlags, &c.metricsFlags, &c.followFlags, &c.interactiveFlags)
 }
 
 // options returns how the plan is carried out.
@@ -153,6 +158,9 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	o := c.options()
 	if err := o.Validate(); err != nil {
 		return badInput(err)
+	}
+	if err := c.checkInteractive(args); err != nil {
+		return err
 	}
 	if c.followFlags.wanted() && c.structured {
 		return usagef("--follow-logs prints text: it has no meaning with --log-format %s", c.logging.logFormat)
@@ -174,10 +182,10 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if o.Await, err = c.await(set); err != nil {
+	if err := cmp.Or(c.choose(set), c.followFlags.choose(set)); err != nil {
 		return err
 	}
-	if err := c.followFlags.choose(set); err != nil {
+	if o.Await, err = c.await(set); err != nil {
 		return err
 	}
 	plan, err := t.prepare(limited, set)
@@ -227,7 +235,7 @@ func (c *runCommand) openTarget(args []string, o *runonce.Options) (target, erro
 		}
 	}
 	machine := c.planner(engine, planning)
-	machine.copies, machine.follows, machine.trace, machine.remove = &c.copies, c.followFlags.wanted(), c.meter.traced(o.Trace.Record), c.remove
+	machine.copies, machine.follows, machine.interacts, machine.trace, machine.remove = &c.copies, c.followFlags.wanted(), c.interactiveFlags.stdin, c.meter.traced(o.Trace.Record), c.remove
 	return c.target(&c.clusterFlags, machine, clusterOptions{
 		namespace: c.podNamespace, createNamespace: c.createNamespace, scheduleTimeout: c.scheduleTimeout, remove: c.remove,
 		planning: planning, trace: o.Trace,
@@ -241,6 +249,7 @@ func (c *runCommand) readInput(ctx context.Context, t target, args []string) (*m
 		return nil, err
 	}
 	o.ClusterDomain = c.clusterDomain
+	c.interactiveFlags.setTo(&o, c.console)
 	t.input(&o)
 	return c.read(ctx, reading{args, o, c.skipInvalid, c.prune})
 }
@@ -249,7 +258,9 @@ func (c *runCommand) readInput(ctx context.Context, t target, args []string) (*m
 func (c *runCommand) carryOut(ctx context.Context, t target, plan admit.Plan, o runonce.Options, invalid []runonce.Result) []runonce.Result {
 	o.Logs, o.Outputs, o.Events = t.logs(), c.junit != "", c.output == "json" || c.output == "yaml"
 	t.complete(&o)
+	shown, seen := c.followLogs(ctx, t, plan), c.interact(ctx, t)
 	o.Concluded = func(results []runonce.Result) {
+		seen(results)
 		c.concluded(ctx, slices.Concat(results, invalid))
 		c.copyLogs(ctx, results, t)
 	}
@@ -257,9 +268,9 @@ func (c *runCommand) carryOut(ctx context.Context, t target, plan admit.Plan, o 
 	if c.remove {
 		c.display.OnInterrupt(progress.EffectRemove)
 	}
-	shown := c.followLogs(ctx, t, plan)
 	results := runonce.Run(ctx, t.runtime(), plan, o)
 	shown()
+	seen(results)
 	t.conclude(context.WithoutCancel(ctx))
 	c.display.EndRun()
 	return results
@@ -312,10 +323,10 @@ func (c *runCommand) report(ctx context.Context, results []runonce.Result, elaps
 	code, codeErr := exitCode(ctx, results, c.exitCodeFrom, lost)
 	r := report.New(results, code, elapsed)
 	err := errors.Join(
-		c.writeReport(c.output, r, c.faults),
+		c.writeResult(r),
 		report.WriteFile(c.junit, r.JUnit),
 		report.WriteFile(c.timelines, r.Timeline),
-		codeErr, c.copies.err,
+		codeErr, c.copies.err, c.unseen,
 	)
 	if err != nil && code == report.ExitOK {
 		code = report.ExitFailed
@@ -325,6 +336,18 @@ func (c *runCommand) report(ctx context.Context, results []runonce.Result, elaps
 		code, err = max(code, report.ExitFailed), errors.Join(err, werr)
 	}
 	return exitWith(code, err)
+}
+
+// writeResult writes the report. If standard output is that of a container, it goes to standard error, unless all that
+// happened was seen there.
+func (c *runCommand) writeResult(r report.Report) error {
+	switch {
+	case c.interaction == nil:
+		return c.writeReport(c.output, r, c.faults)
+	case c.seen:
+		return nil
+	}
+	return r.Table(c.io.Stderr, report.Style{Color: c.colorsOn(c.io.StderrTerminal)})
 }
 
 func (c *runCommand) fail(r report.Report) error {

@@ -37,6 +37,7 @@ var update = flag.Bool("update", false, "write the golden files again")
 //	match FILE                   standard output is JSON that matches FILE (see mismatches)
 //	facts [NS/]POD[/CONTAINER] FILE  what the container sees from inside, as printed by the
 //	                             applet facts of testdata/images/box, matches FILE
+//	input LINE                   give the next runonce the line as its standard input
 //	interrupt DURATION SIGNAL    send the next runonce the signal (HUP, INT or TERM) after that time
 //	killcontainer NS/POD CONTAINER CODE  end a container from outside; in memory only
 //	apply PATH FILE              apply the object of FILE at its path in the API; on a cluster only
@@ -67,6 +68,7 @@ func words() map[string]func(*testscript.TestScript, bool, []string) {
 		"cmpout":        word(1, (*story).cmpout),
 		"match":         word(1, (*story).match),
 		"facts":         word(2, (*story).facts),
+		"input":         word(1, (*story).input),
 		"interrupt":     word(2, (*story).interrupt),
 		"killcontainer": word(3, (*story).killContainer),
 		"apply":         word(2, (*story).apply),
@@ -120,6 +122,7 @@ type story struct {
 	t       *testing.T
 	dir     string
 	code    int // of the last command
+	stdin   string
 	signal  syscall.Signal
 	after   time.Duration // until the signal
 	known   unknowns
@@ -275,7 +278,8 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 		defer time.AfterFunc(s.after, func() { signals <- sig }).Stop()
 		s.signal = 0
 	}
-	world.Stdout, world.Stderr, world.Stdin = &out, &errs, strings.NewReader("")
+	world.Stdout, world.Stderr, world.Stdin = &out, &errs, strings.NewReader(s.stdin)
+	s.stdin = ""
 	code := cmd.Main(s.t.Context(), all, world)
 	if strings.Contains(strings.Join(args, " ")+" ", "-o json ") {
 		checkDocument(s.t, args, out.String())
@@ -325,6 +329,8 @@ func (s *story) exitcode(ts *testscript.TestScript, args []string) {
 		ts.Fatalf("exit code %d, want %s", s.code, want)
 	}
 }
+
+func (s *story) input(_ *testscript.TestScript, args []string) { s.stdin = args[0] + "\n" }
 
 func (s *story) interrupt(ts *testscript.TestScript, args []string) {
 	var err error

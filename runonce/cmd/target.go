@@ -41,6 +41,8 @@ type target interface {
 	instances(r *runonce.Result) []instance
 	// follow has the follower show the logs of the pods from now on.
 	follow(f *logFollower, pods []*v1.Pod)
+	// interact has the interaction's container take part from its start on, or from now on if it runs.
+	interact(ctx context.Context, i *interaction)
 	// conclude removes what prepare has made, if the run removes its pods, and says what those that stay lack. lost
 	// returns why they were not known any more at the end.
 	conclude(ctx context.Context)

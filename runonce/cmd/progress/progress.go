@@ -78,7 +78,9 @@ func (d *Display) Stdout(stdout io.Writer) io.Writer { return belowBars{stdout, 
 func (d *Display) Configure(mode Mode, log *slog.Logger, structured bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.mode, d.log = mode, log
+	if d.mode, d.log = mode, log; mode == Off {
+		d.screen.clear()
+	}
 	if structured {
 		d.only = log
 	}
