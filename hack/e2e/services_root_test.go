@@ -153,6 +153,23 @@ func TestWatchServices(t *testing.T) {
 	b.unchangedServices(t)
 }
 
+// TestWatchReadiness: connections to a Service follow the readiness of its pod while a watch goes on.
+func TestWatchReadiness(t *testing.T) {
+	const web = "198.51.100.86"
+	b := newBox(t, "")
+	pod := strings.Replace(teller("one", "web"), "{tcpSocket: {port: 8080}, ", `{failureThreshold: 1, exec: {command: [/bin/box, gone, /unready]}, `, 1)
+	w := b.watch(t, directory(t, service("web", web), pod))
+	awaitAnswers(t, w, web, "one:8080")
+	for range 2 {
+		b.run(t, "exec", "one", "--", "/bin/box", "write", "/unready", "yes")
+		awaitAnswers(t, w, web, "refused")
+		b.run(t, "exec", "one", "--", "/bin/box", "remove", "/unready")
+		awaitAnswers(t, w, web, "one:8080")
+	}
+	w.send(t, syscall.SIGTERM)
+	_ = w.Wait()
+}
+
 // servicesFile is what is on disk of Services.
 func (b *box) servicesFile(t *testing.T) string {
 	t.Helper()

@@ -51,7 +51,7 @@ func suites() []suite {
 		{"./runtime/containerd", "^(TestCrunFaults|TestTrial.*)$", plain},
 		{"./runonce/cmd", "^TestOCIRuntime$", plain},
 		{"./runtime/volume", ".", plain},
-		{"./runonce/cmd", "^TestStoriesOnEmbedded$/^(happy|critical-preempts|limits)$", booted},
+		{"./runonce/cmd", "^TestStoriesOnEmbedded$/^(happy|critical-preempts|limits|order)$", booted},
 		{"./runonce/cmd", "^TestHugePages$", plain},
 		{"./hack/e2e", "^(TestRunTwiceAndChange|TestStopSignal|TestCallersCgroup)$/^(embedded)?$", plain},
 		{"./hack/e2e", "^(TestDiskPressure|TestMemoryPressure)$", []string{job.Plain}},
@@ -60,6 +60,7 @@ func suites() []suite {
 		{"./hack/e2e", "^TestCallerIsStopped$", booted},
 		{"./hack/e2e", "^TestUnits$", []string{job.SystemdV2}},
 		{"./runtime/network", "^TestHostPortSCTP$", plain},
+		{"./runtime/service/rules", "^TestSCTP$", plain},
 		{"./hack/vm/debian", "^TestArchive$", []string{job.ARM64}},
 		{"./runonce/cmd", "^TestStoriesOnEmbedded$/^(" + kernelStories + ")$", plain},
 	}

@@ -1,7 +1,6 @@
 package network
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -16,9 +15,9 @@ import (
 	"github.com/runonce/runonce/runtime/engine"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/testing/sctptest"
 	"github.com/runonce/runonce/runtime/network/namespaces"
 )
 
@@ -145,7 +144,7 @@ func wantEcho(t *testing.T, client net.Conn) {
 func TestHostPortSCTP(t *testing.T) {
 	const port = 21009
 	eachFirewall(t, func(t *testing.T, m *Manager) {
-		a := ensure(t, m, withPorts("a", v1.ContainerPort{ContainerPort: 9, HostPort: port, Protocol: v1.ProtocolSCTP}))
+		a := ensure(t, m, withPorts("a", v1.ContainerPort{ContainerPort: sctptest.Port, HostPort: port, Protocol: v1.ProtocolSCTP}))
 		target := a.IPs[0] + ":9"
 		var rules []string
 		for _, program := range [][]string{{"iptables-save", "-t", "nat"}, {"nft", "list", "ruleset"}} {
@@ -162,79 +161,14 @@ func TestHostPortSCTP(t *testing.T) {
 		if len(rules) == 0 {
 			t.Errorf("no rule leads SCTP port %d to %s", port, target)
 		}
-		listener, err := sctpSocket(a.NetNS)
-		if errors.Is(err, unix.EPROTONOSUPPORT) {
+		clients := []string{"", another(t)}
+		if !sctptest.Serve(t, a.NetNS, len(clients)) {
 			return
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		clients := []string{"", another(t)}
-		greetSCTP(t, listener, len(clients))
 		for _, from := range clients {
-			wantGreetingSCTP(t, from, port)
+			sctptest.WantGreeting(t, from, netip.AddrPortFrom(netip.MustParseAddr(hostIP), port))
 		}
 	})
-}
-
-// sctpSocket makes a socket with a timeout in a network namespace.
-func sctpSocket(path string) (*os.File, error) {
-	fd := -1
-	err := namespaces.Inside([]namespaces.Pin{{Kind: namespaces.Net, Path: path}}, func() (err error) {
-		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	for _, opt := range []int{unix.SO_RCVTIMEO, unix.SO_SNDTIMEO} {
-		err = errors.Join(err, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, opt, &unix.Timeval{Sec: 60}))
-	}
-	return os.NewFile(uintptr(fd), "sctp"), err
-}
-
-// greetSCTP greets the first n clients that connect to port 9 of the listener's namespace.
-func greetSCTP(t *testing.T, listener *os.File, n int) {
-	t.Helper()
-	fd := int(listener.Fd())
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Port: 9}), unix.Listen(fd, 5)); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for range n {
-			conn, _, err := unix.Accept(fd)
-			if err != nil {
-				t.Errorf("accepting: %v", err)
-				return
-			}
-			_, _ = unix.Write(conn, []byte("hello"))
-			_ = unix.Close(conn)
-		}
-	}()
-	t.Cleanup(func() {
-		<-done
-		_ = listener.Close()
-	})
-}
-
-func wantGreetingSCTP(t *testing.T, from string, port int) {
-	t.Helper()
-	client, err := sctpSocket(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = client.Close() }()
-	to := &unix.SockaddrInet4{Port: port, Addr: netip.MustParseAddr(hostIP).As4()}
-	buf := make([]byte, 100)
-	n := 0
-	if err = unix.Connect(int(client.Fd()), to); err == nil {
-		n, err = unix.Read(int(client.Fd()), buf)
-	}
-	if err != nil || string(buf[:max(n, 0)]) != "hello" {
-		t.Errorf("from %q: got %q, %v", from, buf[:max(n, 0)], err)
-	}
 }
 
 // Without iptables and nft a pod that needs a bridge is refused before anything is made; one

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/runonce/runonce/internal/testing/sctptest"
 )
 
 // A cluster IP leads to its endpoint: from another pod, from the endpoint itself, and from the machine, whatever
@@ -251,64 +253,6 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// A client stays with its endpoint, also when others come and go; when its own is gone, it gets another one, and
-// stays with that.
-func TestAffinity(t *testing.T) {
-	for _, ip := range []netip.Addr{clusterIP, clusterIP6} {
-		t.Run(ip.String(), func(t *testing.T) {
-			m := newMachine(t)
-			for _, p := range m.pods {
-				serve(t, p.netns, p.name, 8080)
-			}
-			sticky := func(pods ...pod) Table {
-				p := port(pods...)
-				p.Affinity = time.Hour
-				return table(p)
-			}
-			m.apply(t, sticky(m.pods...))
-			first := wantSame(t, m, at(ip, 80))
-			var own pod
-			var others []pod
-			for _, p := range m.pods {
-				if p.name == first {
-					own = p
-				} else {
-					others = append(others, p)
-				}
-			}
-			m.apply(t, sticky(others[1], own))
-			m.apply(t, sticky(others[0], others[1], own))
-			if got := wantSame(t, m, at(ip, 80)); got != first {
-				t.Errorf("after Apply, the client of %s got to %s", first, got)
-			}
-			m.apply(t, sticky(others...))
-			second := wantSame(t, m, at(ip, 80))
-			m.apply(t, sticky(m.pods...))
-			if got := wantSame(t, m, at(ip, 80)); got != second {
-				t.Errorf("when its first endpoint %s has come back, the client of %s got to %s", first, second, got)
-			}
-		})
-	}
-}
-
-// wantSame connects several times, and returns the name of the endpoint.
-func wantSame(t *testing.T, m *machine, addr string) string {
-	t.Helper()
-	name := ""
-	for range 20 {
-		got, err := ask(m.host, "tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = strings.Fields(got)[0]
-		if name != "" && name != got {
-			t.Fatalf("the client of %s got to %s", name, got)
-		}
-		name = got
-	}
-	return name
-}
-
 // A UDP client that keeps its socket reaches the endpoint that there is: the first one, and another one when that is
 // gone; also when a process was killed before it had looked at the connections.
 func TestUDPClientStays(t *testing.T) {
@@ -414,17 +358,27 @@ func TestConnectionStays(t *testing.T) {
 	}
 }
 
-// SCTP cannot be tried without a kernel that has it, but its rules can be added.
+// TestSCTP: kernels without SCTP have no sockets for it, but the rules can be added.
 func TestSCTP(t *testing.T) {
 	m := newMachine(t)
 	p := port(m.pods[0])
 	p.Protocol = "SCTP"
+	for i := range p.Endpoints {
+		p.Endpoints[i] = netip.AddrPortFrom(p.Endpoints[i].Addr(), sctptest.Port)
+	}
 	m.apply(t, table(p))
 	rules := output(t, m.host, "nft", "list", "table", "ip", tab0)
-	for _, want := range []string{"10.96.0.10 . sctp . 80 : goto", "meta l4proto sctp numgen random mod 1 0 dnat to 10.88.0.2:8080"} {
+	for _, want := range []string{"10.96.0.10 . sctp . 80 : goto", "meta l4proto sctp numgen random mod 1 0 dnat to 10.88.0.2:9"} {
 		if !strings.Contains(rules, want) {
 			t.Errorf("no %q in:\n%s", want, rules)
 		}
+	}
+	clients := []string{m.host, m.pods[1].netns, m.pods[0].netns}
+	if !sctptest.Serve(t, m.pods[0].netns, len(clients)) {
+		return
+	}
+	for _, from := range clients {
+		sctptest.WantGreeting(t, from, netip.AddrPortFrom(clusterIP, 80))
 	}
 }
 
