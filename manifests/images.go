@@ -13,22 +13,22 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 )
 
-// Fault is an error of a pod that was found after the input was read.
+// Fault is an error of a pod or a Service that was found after the input was read.
 type Fault struct {
-	Pod     *v1.Pod
-	Field   string // its path in the pod
+	Object  metav1.Object // of the Set
+	Field   string        // its path in the object
 	Message string
 	Hint    string
 }
 
-// Refuse moves the documents of the pods with faults from the pods of the set to the invalid
+// Refuse moves the documents of the objects with faults from the pods of the set to the invalid
 // ones, and returns the faults as an error of type Diagnostics. Several pods of one template have
 // a fault once. The set must have been read with Options.Places.
 func (s *Set) Refuse(faults []Fault) error {
 	var all Diagnostics
 	refused := map[*entry]Diagnostics{}
 	for _, f := range faults {
-		at := s.places[f.Pod]
+		at := s.places[f.Object]
 		problem := at.entry.doc.Error(at.prefix+f.Field, f.Message, f.Hint)
 		if !slices.Contains(refused[at.entry], problem) {
 			refused[at.entry] = append(refused[at.entry], problem)
@@ -48,13 +48,16 @@ type place struct {
 	prefix string // of its fields in the document
 }
 
-// keepPlaces keeps where the pods are in the input.
+// keepPlaces keeps where the pods and Services are in the input.
 func (r *reader) keepPlaces() {
-	r.set.places = map[*v1.Pod]place{}
+	r.set.places = map[metav1.Object]place{}
 	for i, e := range r.entries {
 		e.index = i
 		for _, pe := range e.pods {
 			r.set.places[pe.pod] = place{e, pe.prefix}
+		}
+		if svc, ok := r.serviceOf(e); ok {
+			r.set.places[svc] = place{entry: e}
 		}
 	}
 }

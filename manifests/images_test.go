@@ -57,7 +57,7 @@ func TestRefuse(t *testing.T) {
 	}
 	var faults []Fault
 	for _, p := range set.Pods[1:] {
-		faults = append(faults, Fault{Pod: p, Field: "spec.containers[0].image", Message: "absent", Hint: "get it"})
+		faults = append(faults, Fault{Object: p, Field: "spec.containers[0].image", Message: "absent", Hint: "get it"})
 	}
 	want := []string{"f:19: spec.template.spec.containers[0].image: absent (get it)"}
 	if diff := cmp.Diff(want, lines(set.Refuse(faults))); diff != "" {

@@ -55,7 +55,7 @@ type Options struct {
 	// Stream gives the container of each pod that has only one an input, which ends with the first one who attaches to
 	// it. Terminal gives it a terminal as well.
 	Stream, Terminal bool
-	// Places keeps where the pods are in the input, for Set.Refuse.
+	// Places keeps where the pods and Services are in the input, for Set.Refuse.
 	Places bool
 
 	client *http.Client // fetches URLs; nil is http.DefaultClient

@@ -52,7 +52,7 @@ type Set struct {
 	Invalid []Invalid
 
 	objects map[object]metav1.Object // that pods refer to
-	places  map[*v1.Pod]place        // with Options.Places
+	places  map[metav1.Object]place  // with Options.Places
 	// dependencies are what pods depend on, by the names of the pods.
 	dependencies map[types.NamespacedName][]podspec.Dependency
 }

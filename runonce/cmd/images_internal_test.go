@@ -148,7 +148,7 @@ func TestNeeding(t *testing.T) {
 	} {
 		var got []string
 		for _, f := range needing(pods, stored, backend.BadArchive{Refs: tt.refs, Err: errors.New("x.tar: torn")}, tt.mode) {
-			got = append(got, f.Pod.Name)
+			got = append(got, f.Object.GetName())
 			if f.Field != "spec.containers[0].image" || !strings.HasSuffix(f.Message, " cannot be imported: x.tar: torn") {
 				t.Errorf("%s: %+v", tt.name, f)
 			}

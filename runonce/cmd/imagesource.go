@@ -160,7 +160,7 @@ type use struct {
 
 // fault says what is wrong with the image.
 func (u use) fault(hint, format string, args ...any) manifests.Fault {
-	return manifests.Fault{Pod: u.pod, Field: u.image.Field, Message: fmt.Sprintf(format, args...), Hint: hint}
+	return manifests.Fault{Object: u.pod, Field: u.image.Field, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 // imagesOf yields the images of the pods by normalised reference. Without those whose reference is invalid, in

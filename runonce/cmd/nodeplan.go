@@ -81,7 +81,7 @@ func (t *nodeTarget) define(ctx context.Context, set *manifests.Set) error {
 	err = keeper.Define(ctx, services, func(svc *v1.Service) bool { return gone(svc) }, slices.Clone(set.Pods))
 	switch invalid := (*service.InvalidError)(nil); {
 	case errors.As(err, &invalid):
-		return badInput(err)
+		return badInput(refusedService(set, invalid))
 	case err != nil:
 		return unusable(err)
 	}
@@ -91,6 +91,16 @@ func (t *nodeTarget) define(ctx context.Context, set *manifests.Set) error {
 		}
 	}
 	return nil
+}
+
+// refusedService returns the error about a Service, with its line if it is one of the input.
+func refusedService(set *manifests.Set, e *service.InvalidError) error {
+	for _, svc := range set.Services() {
+		if podspec.NameOf(svc) == e.Service {
+			return set.Refuse([]manifests.Fault{{Object: svc, Field: e.Field, Message: e.Message, Hint: e.Hint}})
+		}
+	}
+	return e
 }
 
 func sameObject(a, b metav1.Object) bool {

@@ -10,7 +10,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
 )
 
@@ -22,6 +21,8 @@ type allocation struct {
 	ranges []netip.Prefix
 	ips    map[netip.Addr]string // who has them
 	ports  map[nodePort]string
+	// external are the ports of external IPs.
+	external map[externalPort]string
 }
 
 type nodePort struct {
@@ -29,16 +30,22 @@ type nodePort struct {
 	port     int32
 }
 
+type externalPort struct {
+	ip       netip.Addr
+	protocol v1.Protocol
+	port     int32
+}
+
 // define returns the state with the given Services in place of those of the same names, and without
 // those that are gone. Each has cluster IPs of the ranges and node ports: as its manifest says, else
-// those that it had, else such as follow from its name. None is a host port of the pods. An error is permanent.
+// those that it had, else such as follow from its name. None is a host port of the pods. An error is an InvalidError.
 func (s state) define(services []*v1.Service, gone func(*v1.Service) bool, ranges []netip.Prefix, pods []*v1.Pod) (state, error) {
 	given := map[string]bool{}
 	for _, svc := range services {
 		given[podspec.NameOf(svc).String()] = true
 	}
 	next := state{Version: version, Ranges: ranges, Rules: s.Rules, External: maps.Clone(s.External)}
-	a := allocation{ranges, map[netip.Addr]string{}, map[nodePort]string{}}
+	a := allocation{ranges, map[netip.Addr]string{}, map[nodePort]string{}, map[externalPort]string{}}
 	for _, pod := range pods {
 		for _, p := range podspec.HostPorts(pod) {
 			a.ports[nodePort{p.Protocol, p.HostPort}] = fmt.Sprintf("pod %q", podspec.ShortName(podspec.NameOf(pod)))
@@ -82,34 +89,37 @@ func (s state) define(services []*v1.Service, gone func(*v1.Service) bool, range
 	return next, nil
 }
 
-// take notes the addresses and node ports of a Service.
+// take notes the addresses and ports of a Service.
 func (a allocation) take(svc *v1.Service) error {
 	name := fmt.Sprintf("Service %q", podspec.ShortName(podspec.NameOf(svc)))
-	for _, ip := range addresses(svc) {
+	for i, ip := range addresses(svc) {
 		if other, taken := a.ips[ip]; taken {
-			return failure.Permanentf("%s%s: clusterIP %s is that of %s", at(svc), name, ip, other)
+			field := "spec.clusterIP"
+			if i > 0 {
+				field = fmt.Sprintf("spec.clusterIPs[%d]", i)
+			}
+			return refuse(svc, field, "choose another address, or none", "%s is that of %s", ip, other)
 		}
 		a.ips[ip] = name
 	}
-	for _, p := range svc.Spec.Ports {
+	for i, p := range svc.Spec.Ports {
+		for j, ip := range parse(svc.Spec.ExternalIPs) {
+			wanted := externalPort{ip, p.Protocol, p.Port}
+			if other, taken := a.external[wanted]; taken {
+				return refuse(svc, fmt.Sprintf("spec.externalIPs[%d]", j), "choose another address or port", "port %d/%s of %s is that of %s", p.Port, p.Protocol, ip, other)
+			}
+			a.external[wanted] = name
+		}
 		if p.NodePort == 0 {
 			continue
 		}
 		wanted := nodePort{p.Protocol, p.NodePort}
 		if other, taken := a.ports[wanted]; taken {
-			return failure.Permanentf("%s%s: nodePort %d/%s is that of %s", at(svc), name, p.NodePort, p.Protocol, other)
+			return refuse(svc, fmt.Sprintf("spec.ports[%d].nodePort", i), "choose another port, or none", "%d/%s is that of %s", p.NodePort, p.Protocol, other)
 		}
 		a.ports[wanted] = name
 	}
 	return nil
-}
-
-// at returns where the Service is defined, before an error about it.
-func at(svc *v1.Service) string {
-	if source := svc.Annotations[podspec.AnnotationSource]; source != "" {
-		return source + ": "
-	}
-	return ""
 }
 
 // setFamilies sets the families of the Service as the API server does (pkg/registry/core/service/storage,
@@ -140,13 +150,11 @@ func (a allocation) setFamilies(svc *v1.Service) error {
 	}
 	for _, f := range spec.IPFamilies {
 		if a.rangeOf(f) == (netip.Prefix{}) {
-			return failure.Permanentf("%sspec.ipFamilies: Service %q: there is no range of %s addresses for Services: give one with --service-cidr, and the pods addresses of it with --pod-cidr",
-				at(svc), podspec.ShortName(podspec.NameOf(svc)), f)
+			return refuse(svc, "spec.ipFamilies", "give one with --service-cidr, and the pods addresses of it with --pod-cidr", "there is no range of %s addresses for Services", f)
 		}
 	}
 	if policy == v1.IPFamilyPolicyRequireDualStack && len(spec.IPFamilies) < 2 {
-		return failure.Permanentf("%sspec.ipFamilyPolicy: Service %q: RequireDualStack needs a range of each family: --service-cidr and --pod-cidr, once with IPv4 and once with IPv6",
-			at(svc), podspec.ShortName(podspec.NameOf(svc)))
+		return refuse(svc, "spec.ipFamilyPolicy", "give --service-cidr and --pod-cidr, once with IPv4 and once with IPv6", "RequireDualStack needs a range of each family")
 	}
 	return nil
 }
@@ -225,7 +233,7 @@ func (a allocation) complete(svc *v1.Service) error {
 	for _, f := range spec.IPFamilies[len(spec.ClusterIPs):] {
 		ip, ok := a.freeIP(a.rangeOf(f), podspec.NameOf(svc).String())
 		if !ok {
-			return failure.Permanentf("%s%s: no address is left in %s for its clusterIP: choose a larger range with --service-cidr", at(svc), name, a.rangeOf(f))
+			return refuse(svc, "spec.clusterIP", "choose a larger range with --service-cidr", "no address is left in %s", a.rangeOf(f))
 		}
 		a.ips[ip] = name
 		spec.ClusterIPs = append(spec.ClusterIPs, ip.String())
@@ -241,7 +249,7 @@ func (a allocation) complete(svc *v1.Service) error {
 		}
 		free, ok := a.freePort(p.Protocol, fmt.Sprintf("%s:%d", podspec.NameOf(svc), p.Port))
 		if !ok {
-			return failure.Permanentf("%s%s: no node port is left for port %d", at(svc), name, p.Port)
+			return refuse(svc, fmt.Sprintf("spec.ports[%d]", i), "", "no node port is left for port %d", p.Port)
 		}
 		a.ports[free] = name
 		p.NodePort = free.port
@@ -296,5 +304,5 @@ func hashOf(s string) uint32 {
 }
 
 func rangeInUse(old, wanted netip.Prefix) error {
-	return failure.Permanentf("Services have addresses of %s, not of %s: remove them first (runonce down --all)", old, wanted)
+	return &InvalidError{Message: fmt.Sprintf("Services have addresses of %s, not of %s", old, wanted), Hint: "remove them first: runonce down --all"}
 }

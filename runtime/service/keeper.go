@@ -7,6 +7,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net/netip"
@@ -106,10 +107,29 @@ func (k *Keeper) load() (state, error) {
 }
 
 // InvalidError says that Services cannot be had as they are given: the input is wrong, or what was asked for with it.
-type InvalidError struct{ err error }
+type InvalidError struct {
+	// Service is the one that is wrong, and Field the field; the zero value and "" if none is.
+	Service types.NamespacedName
+	Field   string
+	Message string
+	Hint    string // may be empty
+}
 
-func (e *InvalidError) Error() string { return e.err.Error() }
-func (e *InvalidError) Unwrap() error { return e.err }
+func (e *InvalidError) Error() string {
+	text := e.Message
+	if e.Field != "" {
+		text = fmt.Sprintf("Service %q: %s: %s", podspec.ShortName(e.Service), e.Field, text)
+	}
+	if e.Hint != "" {
+		text += " (" + e.Hint + ")"
+	}
+	return text
+}
+
+// refuse says what is wrong with a field of a Service.
+func refuse(svc *v1.Service, field, hint, format string, args ...any) *InvalidError {
+	return &InvalidError{Service: podspec.NameOf(svc), Field: field, Message: fmt.Sprintf(format, args...), Hint: hint}
+}
 
 // Define puts Services in place of those of the same names, and removes those that are gone. It gives them their
 // addresses and brings all up to date. Those of other inputs stay. pods are those of the input, whose host ports are no node
@@ -126,7 +146,7 @@ func (k *Keeper) Define(ctx context.Context, services []*v1.Service, gone func(*
 		left := func(svc *v1.Service) bool { return !gone(svc) && !slices.ContainsFunc(services, named(svc)) }
 		ranges, err := k.ranges(old, slices.ContainsFunc(old.Services, left))
 		if err != nil {
-			return &InvalidError{err}
+			return err
 		}
 		known, err := k.o.Records.List()
 		if err != nil {
@@ -139,7 +159,7 @@ func (k *Keeper) Define(ctx context.Context, services []*v1.Service, gone func(*
 		}
 		next, err := old.define(services, gone, ranges, pods)
 		if err != nil {
-			return &InvalidError{err}
+			return err
 		}
 		k.lookUp(ctx, &next, services)
 		return next.save(k.root())
@@ -231,7 +251,7 @@ func (k *Keeper) ranges(old state, inUse bool) ([]netip.Prefix, error) {
 		}
 		r, err := k.o.FreeRange(f)
 		if err != nil {
-			return nil, err
+			return nil, &InvalidError{Message: err.Error()}
 		}
 		ranges = append(ranges, r)
 	}

@@ -34,6 +34,10 @@ func withIPs(ips ...string) func(*v1.Service) {
 	return func(svc *v1.Service) { svc.Spec.ClusterIP, svc.Spec.ClusterIPs = ips[0], ips }
 }
 
+func withExternalIP(ip string) func(*v1.Service) {
+	return func(svc *v1.Service) { svc.Spec.ExternalIPs = []string{ip} }
+}
+
 func ofType(kind v1.ServiceType) func(*v1.Service) {
 	return func(svc *v1.Service) { svc.Spec.Type = kind }
 }
@@ -93,9 +97,10 @@ func TestAllocation(t *testing.T) {
 		"stays":                       {old: old, ranges: four, given: []*v1.Service{newService("db")}, want: map[string][]string{"db": {"10.1.0.7"}, "web": {"10.1.0.9"}}},
 		"not in another range":        {old: old, ranges: prefixes("10.2.0.0/24"), given: []*v1.Service{newService("db")}, want: map[string][]string{"db": {"10.2.0.52"}, "web": {"10.1.0.9"}}},
 		"an explicit one comes first": {old: old, ranges: four, given: []*v1.Service{newService("db"), newService("new", withIPs("10.1.0.7"))}, want: map[string][]string{"db": {"10.1.0.52"}, "new": {"10.1.0.7"}, "web": {"10.1.0.9"}}},
-		"taken by another input":      {old: old, ranges: four, given: []*v1.Service{newService("new", withIPs("10.1.0.7"))}, err: `Service "new": clusterIP 10.1.0.7 is that of Service "db"`},
-		"a node port that is taken":   {old: old, ranges: four, given: []*v1.Service{newService("new", withNodePort(30009))}, err: `Service "new": nodePort 30009/TCP is that of Service "web"`},
-		"a host port":                 {ranges: four, given: []*v1.Service{newService("new", withNodePort(30009))}, pods: []*v1.Pod{hostPort(30009)}, err: `nodePort 30009/TCP is that of pod "p"`},
+		"taken by another input":      {old: old, ranges: four, given: []*v1.Service{newService("new", withIPs("10.1.0.7"))}, err: `Service "new": spec.clusterIP: 10.1.0.7 is that of Service "db"`},
+		"a node port that is taken":   {old: old, ranges: four, given: []*v1.Service{newService("new", withNodePort(30009))}, err: `Service "new": spec.ports[0].nodePort: 30009/TCP is that of Service "web"`},
+		"a host port":                 {ranges: four, given: []*v1.Service{newService("new", withNodePort(30009))}, pods: []*v1.Pod{hostPort(30009)}, err: `30009/TCP is that of pod "p"`},
+		"an external IP":              {old: state{Services: []*v1.Service{newService("db", withExternalIP("192.0.2.1"))}}, ranges: four, given: []*v1.Service{newService("new", withExternalIP("192.0.2.1"))}, err: `Service "new": spec.externalIPs[0]: port 80/TCP of 192.0.2.1 is that of Service "db"`},
 		"headless":                    {ranges: four, given: []*v1.Service{newService("db", withIPs("None"))}, want: map[string][]string{"db": {"None"}}},
 		"IPv6 by an address":          {ranges: both, given: []*v1.Service{newService("db", withIPs("fd00::5"))}, want: map[string][]string{"db": {"fd00::5"}}},
 		"IPv6":                        {ranges: both, given: []*v1.Service{newService("db", withFamilies(v1.IPFamilyPolicySingleStack, v1.IPv6Protocol))}, want: map[string][]string{"db": {"fd00::b9c6"}}},
@@ -103,7 +108,7 @@ func TestAllocation(t *testing.T) {
 		"one if there is one":         {ranges: four, given: []*v1.Service{newService("db", withFamilies(v1.IPFamilyPolicyPreferDualStack))}, want: map[string][]string{"db": {"10.1.0.52"}}},
 		"both are required":           {ranges: four, given: []*v1.Service{newService("db", withFamilies(v1.IPFamilyPolicyRequireDualStack))}, err: "RequireDualStack needs a range of each family"},
 		"no range of the family":      {ranges: four, given: []*v1.Service{newService("db", withFamilies(v1.IPFamilyPolicySingleStack, v1.IPv6Protocol))}, err: "there is no range of IPv6 addresses"},
-		"a full range":                {ranges: prefixes("10.1.0.0/30"), given: []*v1.Service{newService("a"), newService("b"), newService("c")}, err: `Service "c": no address is left in 10.1.0.0/30`},
+		"a full range":                {ranges: prefixes("10.1.0.0/30"), given: []*v1.Service{newService("a"), newService("b"), newService("c")}, err: `Service "c": spec.clusterIP: no address is left in 10.1.0.0/30`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
