@@ -65,9 +65,11 @@ func TestAttach(t *testing.T) {
 func TestRunInteractive(t *testing.T) {
 	test := func(t *testing.T, b *box) {
 		t.Helper()
+		dir := func(dir string, more ...string) []string {
+			return append([]string{"run", "-i"}, b.upArgs(t, dir, more...)[2:]...)
+		}
 		run := func(manifest string, more ...string) []string {
-			args := b.upArgs(t, directory(t, manifest), append([]string{"-i", "--rm"}, more...)...)
-			return append([]string{"run", "-o", "table"}, args[2:]...)
+			return dir(directory(t, manifest), append(more, "--rm")...)
 		}
 		for _, tt := range []struct {
 			name, manifest, waitFor, keys string
@@ -89,6 +91,15 @@ func TestRunInteractive(t *testing.T) {
 			if code != tt.code || !strings.Contains(out, tt.want) {
 				t.Errorf("%s: exit code %d, output %q, want %d and %q", tt.name, code, out, tt.code, tt.want)
 			}
+		}
+		stays := dir(directory(t, pod("stays", "Never", "do", "listen", "exit 5")), "-t")
+		out, code := b.inTerminal(t, stays, "listening", func(_ *os.File, cmd *exec.Cmd) { _ = cmd.Process.Signal(syscall.SIGTERM) })
+		if code != 128+int(syscall.SIGTERM) {
+			t.Errorf("the first run: exit code %d, output %q", code, out)
+		}
+		out, code = b.inTerminal(t, stays, "", func(ours *os.File, _ *exec.Cmd) { _, _ = ours.WriteString("again\r\x04") })
+		if code != 5 || !strings.Contains(out, "again") || strings.Contains(out, "listening") {
+			t.Errorf("the second run: exit code %d, output %q", code, out)
 		}
 		args := run(pod("much", "Never", "do", "flood -n 20000", "listen", "error done", "exit 7"))
 		cmd := b.command(t, args[0], args[1:]...)
