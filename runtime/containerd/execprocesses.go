@@ -83,17 +83,17 @@ type PodContainer struct{ PodUID, Name string }
 
 // ExecRunning runs a command in a container as ExecStreams does, at less cost than with an open engine: a
 // shim of ours needs none, not even a daemon's. ok says whether the container was found running that way.
-// If not, nothing has happened.
+// If not, nothing has happened, and err may say why.
 func ExecRunning(ctx context.Context, o Options, in PodContainer, c engine.Command, s engine.Streams) (code int32, ok bool, err error) {
-	if o.complete() != nil {
-		return 0, false, nil
+	if err := o.complete(); err != nil {
+		return 0, false, err
 	}
 	for _, id := range o.bundled(in) {
-		if code, ok, err := o.execTied(ctx, id, c, s); ok {
-			return code, true, err
+		if code, ok, err = o.execTied(ctx, id, c, s); ok {
+			break
 		}
 	}
-	return 0, false, nil
+	return code, ok, err
 }
 
 // execTied runs a command in a running container over a connection of its own to the shim, with which the command
