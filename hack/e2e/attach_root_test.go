@@ -128,7 +128,7 @@ func TestAttachOtherShim(t *testing.T) {
 			return strings.Replace(m, "hostNetwork:", "runtimeClassName: other\n  hostNetwork:", 1)
 		}
 		b.up(t, directory(t, class+other(interactive("trap", true, "trap")), other(interactive("text", false, "do", "listen", "exit 7"))), 0,
-			"--runtime-handler", otherShim(t))
+			"--runtime-handler", otherShim(t, daemon.Current))
 		out, code := b.inTerminal(t, []string{"attach", "-it", "trap"}, "", func(ours *os.File, _ *exec.Cmd) { _, _ = ours.WriteString("\x03") })
 		if code != 0 || !strings.Contains(out, "got signal 2") {
 			t.Errorf("Ctrl-C: exit code %d, output %q", code, out)
@@ -139,7 +139,7 @@ func TestAttachOtherShim(t *testing.T) {
 		if code := cmd.ProcessState.ExitCode(); code != 7 || string(text) != "hello\nend\n" {
 			t.Errorf("text: exit code %d, %q, %v", code, text, err)
 		}
-		args := b.upArgs(t, directory(t, class+other(pod("begin", "Never", "do", "listen", "exit 7"))), "-i", "--runtime-handler", otherShim(t))
+		args := b.upArgs(t, directory(t, class+other(pod("begin", "Never", "do", "listen", "exit 7"))), "-i", "--runtime-handler", otherShim(t, daemon.Current))
 		cmd = b.command(t, "run", args[2:]...)
 		cmd.Stdin = strings.NewReader("hello\n")
 		text, err = cmd.Output()

@@ -29,33 +29,60 @@ func (b *box) sleeper(t testing.TB) string {
 
 // TestExecKilled: what a killed "exec" has started in a container is killed as well.
 func TestExecKilled(t *testing.T) {
-	test := func(t *testing.T, b *box) {
-		t.Helper()
+	everywhere(t, func(t *testing.T, b *box) {
 		b.sleeper(t)
-		before := b.containers(t)
-		for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-			cmd := b.command(t, "exec", "web", "--", "/bin/box", "do", "beside stay 1h", "stay 2h")
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			runs := func() bool { return len(b.containers(t)) == len(before)+2 }
-			if !eventually(runs) {
-				t.Fatalf("the command does not run: %q", b.containers(t))
-			}
-			if err := cmd.Process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
-			_ = cmd.Wait()
-			if code := cmd.ProcessState.ExitCode(); signal == syscall.SIGTERM && code != 128+int(signal) {
-				t.Errorf("%s: exit code %d", signal, code)
-			}
-			if !eventually(func() bool { return slices.Equal(b.containers(t), before) }) {
-				t.Errorf("%s: left %q, before %q", signal, b.containers(t), before)
-			}
+		b.killExec(t)
+	})
+}
+
+// TestExecKilledElsewhere: the same holds with another OCI runtime, and with a shim that does not end commands itself.
+func TestExecKilledElsewhere(t *testing.T) {
+	test := func(t *testing.T, b *box, handler string) {
+		t.Helper()
+		class := "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: other}\nhandler: other\n---\n"
+		manifest := class + strings.Replace(pod("web", "Always", "sleep"), "spec:", "spec:\n  runtimeClassName: other", 1)
+		b.up(t, directory(t, manifest), 0, "--max-retries", "0", "--runtime-handler", handler)
+		b.killExec(t)
+		if r := b.run(t, "down", "--all"); r.code != 0 { // while there is the handler
+			t.Errorf("down: exit code %d\n%s", r.code, r.stderr)
 		}
 	}
-	embedded(t, test)
-	daemons(t, test, daemon.Current, daemon.Debian)
+	everywhere(t, func(t *testing.T, b *box) {
+		program, _ := crun(t)
+		test(t, b, "other="+program)
+	})
+	shims := func(v daemon.Version) func(*testing.T, *box) {
+		return func(t *testing.T, b *box) { test(t, b, otherShim(t, v)) }
+	}
+	embedded(t, shims(daemon.Current))
+	daemons(t, shims(daemon.Current), daemon.Current)
+	daemons(t, shims(daemon.Debian), daemon.Debian)
+}
+
+// killExec kills commands in pod "web", and wants nothing of them to be left.
+func (b *box) killExec(t *testing.T) {
+	t.Helper()
+	before := b.containers(t)
+	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		cmd := b.command(t, "exec", "web", "--", "/bin/box", "do", "beside stay 1h", "stay 2h")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		runs := func() bool { return len(b.containers(t)) == len(before)+2 }
+		if !eventually(runs) {
+			t.Fatalf("the command does not run: %q", b.containers(t))
+		}
+		if err := cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); signal == syscall.SIGTERM && code != 128+int(signal) {
+			t.Errorf("%s: exit code %d", signal, code)
+		}
+		if !eventually(func() bool { return slices.Equal(b.containers(t), before) }) {
+			t.Errorf("%s: left %q, before %q", signal, b.containers(t), before)
+		}
+	}
 }
 
 // TestExecKilledEarly: the same holds while the command is being started.

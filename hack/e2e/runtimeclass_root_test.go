@@ -88,16 +88,16 @@ func TestRuntimeClassCrun(t *testing.T) {
 // TestRuntimeClassShim: a handler can use another shim than ours.
 func TestRuntimeClassShim(t *testing.T) {
 	test := func(t *testing.T, b *box) {
-		b.lifeOfClass(t, otherShim(t))
+		b.lifeOfClass(t, otherShim(t, daemon.Current))
 	}
 	embedded(t, test)
 	daemons(t, test, daemon.Current)
 }
 
-// otherShim returns the flag for a handler "other" with the shim of containerd 2.4.
-func otherShim(t *testing.T) string {
+// otherShim returns the flag for a handler "other" with the shim of a version of containerd.
+func otherShim(t *testing.T, v daemon.Version) string {
 	t.Helper()
-	bin := daemon.Programs(t, daemon.Current)
+	bin := daemon.Programs(t, v)
 	return "other=" + filepath.Join(bin, "containerd-shim-runc-v2")
 }
 
@@ -149,7 +149,7 @@ func (b *box) awaitExit(t *testing.T, container, code int) {
 // no run was watching.
 func TestRuntimeClassExitUnseen(t *testing.T) {
 	b := newBox(t, "")
-	handler := otherShim(t)
+	handler := otherShim(t, daemon.Current)
 	mark := filepath.Join(t.TempDir(), "go")
 	dir := directory(t, fmt.Sprintf(`apiVersion: node.k8s.io/v1
 kind: RuntimeClass

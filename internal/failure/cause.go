@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -144,7 +143,7 @@ func atFileSystem(advice string) func(error) string {
 
 // failedCall matches an operation on a file, or from one to another, in the text of an error; crun
 // quotes the file.
-var failedCall = regexp.MustCompile(`\b(?:open|openat|create|mkdir|mkdirat|mknod|write|truncate|fallocate|sync|rename|link|symlink|copy_file_range|chmod|chown) (?:/\S+ )?\x60?(/[^\s:\x60]+)`)
+var failedCall = pattern(`\b(?:open|openat|create|mkdir|mkdirat|mknod|write|truncate|fallocate|sync|rename|link|symlink|copy_file_range|chmod|chown) (?:/\S+ )?\x60?(/[^\s:\x60]+)`)
 
 // pathOf returns the path in an error of a file system on a disk, empty when there is none.
 func pathOf(err error) string {
@@ -152,7 +151,7 @@ func pathOf(err error) string {
 	var p *fs.PathError
 	if errors.As(err, &p) {
 		path = p.Path
-	} else if m := failedCall.FindStringSubmatch(err.Error()); m != nil {
+	} else if m := failedCall().FindStringSubmatch(err.Error()); m != nil {
 		path = m[1]
 	}
 	// What was mounted at a container's rootfs is unmounted.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -76,26 +77,32 @@ func IsRefusal(err error) bool {
 // limit, if it has one.
 func LacksMemory(message string) bool {
 	// The kernel makes no cgroup below one that is full.
-	return outOfMemory.MatchString(message) || cgroupDir.MatchString(message) && endsIn(message, syscall.ENOMEM)
+	return outOfMemory().MatchString(message) || cgroupDir().MatchString(message) && endsIn(message, syscall.ENOMEM)
+}
+
+// pattern returns a function that compiles a regular expression when it is called for the first time: most
+// commands meet no error, and start without them.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 
 // outOfMemory matches what runc, our shim and crun say of a memory limit.
-var outOfMemory = regexp.MustCompile(`(?i)container init was OOM-killed|unable to set memory limit to |the memory limit could be too low`)
+var outOfMemory = pattern(`(?i)container init was OOM-killed|unable to set memory limit to |the memory limit could be too low`)
 
 // wasKilled matches what is left of a container whose first process was killed before its start.
-var wasKilled = regexp.MustCompile(`(?i)error during container init$|\bEOF$|connection reset by peer$|read from (?:the init process|sync socket)$` +
+var wasKilled = pattern(`(?i)error during container init$|\bEOF$|connection reset by peer$|read from (?:the init process|sync socket)$` +
 	`|cannot start a container that has stopped$|\x60 is not running$`) // runc and crun
 
 // WasKilled reports whether a message says that a container's first process was killed before it was
 // started, and not by whom.
-func WasKilled(message string) bool { return wasKilled.MatchString(message) }
+func WasKilled(message string) bool { return wasKilled().MatchString(message) }
 
 // cgroupDir matches what runc and crun say when they cannot make a cgroup.
-var cgroupDir = regexp.MustCompile("(?i)(?:mkdir|creating cgroup directory) \x60?/sys/fs/cgroup/")
+var cgroupDir = pattern("(?i)(?:mkdir|creating cgroup directory) \x60?/sys/fs/cgroup/")
 
 // passingTexts are what is left of runtimes that were killed or interrupted, or that systemd has not
 // answered. Who is killed says little or nothing.
-var passingTexts = regexp.MustCompile("(?i)" + strings.Join([]string{
+var passingTexts = pattern("(?i)" + strings.Join([]string{
 	`^$`, // runc's cause was that it had none
 	`\b(?:signal: \w+|exit status \d+|context canceled|context deadline exceeded)$`,
 	`container with (?:given )?id (?:already )?exists|\x60 already exists`, // of a try that was killed
@@ -105,12 +112,12 @@ var passingTexts = regexp.MustCompile("(?i)" + strings.Join([]string{
 
 // isTransient reports whether a message of an OCI runtime has a cause that is known to pass.
 func isTransient(message string) bool {
-	if outOfMemory.MatchString(message) {
+	if outOfMemory().MatchString(message) {
 		return false
 	}
 	// The source of a mount, or a namespace, may be made in a moment. A program will not.
 	return endsInPassing(message) || endsIn(message, syscall.ENOENT) && !isExec(message) ||
-		passingTexts.MatchString(message) || WasKilled(message)
+		passingTexts().MatchString(message) || WasKilled(message)
 }
 
 // noCause is the end of runc's message when the container's first process was killed before it
@@ -136,11 +143,11 @@ func RuntimeMessage(err error, command string) string {
 
 // missingInCrun matches crun's message for a command that does not exist. Newer versions leave
 // out $PATH for a path.
-var missingInCrun = regexp.MustCompile("^executable file `(.*)` not found(?: in \\$PATH)?: No such file or directory$")
+var missingInCrun = pattern("^executable file `(.*)` not found(?: in \\$PATH)?: No such file or directory$")
 
 // asRunc translates crun's messages about the command, most of which do not name it.
 func asRunc(message, command string) string {
-	if m := missingInCrun.FindStringSubmatch(message); m != nil {
+	if m := missingInCrun().FindStringSubmatch(message); m != nil {
 		if strings.Contains(m[1], "/") {
 			return fmt.Sprintf("exec: %q: stat %s: no such file or directory", m[1], m[1])
 		}
@@ -175,12 +182,12 @@ func CommandExitCode(err error) (code int, ok bool) {
 
 // failedExec matches what runc and crun say when the kernel cannot run a program that exists. Once they have
 // started the container, they say so in its log.
-var failedExec = regexp.MustCompile("(?i)\\bexec (?:container process (?:\\(missing dynamic library\\?\\) )?)?\x60?(/[^\x60:]+)\x60?: (no such file or directory|exec format error)\\b")
+var failedExec = pattern("(?i)\\bexec (?:container process (?:\\(missing dynamic library\\?\\) )?)?\x60?(/[^\x60:]+)\x60?: (no such file or directory|exec format error)\\b")
 
 // ExecAdvice says what is wrong with a program that exists and that the kernel cannot run, empty for any other
 // message.
 func ExecAdvice(message string) string {
-	m := failedExec.FindStringSubmatch(message)
+	m := failedExec().FindStringSubmatch(message)
 	switch {
 	case m == nil:
 		return ""

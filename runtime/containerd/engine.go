@@ -125,7 +125,7 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 	e := newEngine(o)
-	if err := os.MkdirAll(e.recordDir(), 0o700); err != nil {
+	if err := os.MkdirAll(o.recordDir(), 0o700); err != nil {
 		return nil, failure.Unusablef("making the directory of the exit records: %w", err)
 	}
 	if err := errors.Join(e.images.Sweep(), process.Sweep(e.o.execDir(), os.RemoveAll)); err != nil {
@@ -222,8 +222,8 @@ func (o *Options) complete() error {
 	return o.findRuntimes()
 }
 
-func (e *Engine) recordDir() string { return filepath.Join(e.o.Root, "containers") }
+func (o Options) recordDir() string { return filepath.Join(o.Root, "containers") }
 
-func (e *Engine) recordPath(id string) string {
-	return filepath.Join(e.recordDir(), id+".json")
-}
+func (o Options) recordPath(id string) string { return filepath.Join(o.recordDir(), id+".json") }
+
+func (e *Engine) recordPath(id string) string { return e.o.recordPath(id) }

@@ -50,14 +50,9 @@ func (e *Engine) Exec(ctx context.Context, id string, args []string) (res engine
 
 // ExecStreams runs a command inside the container, with streams.
 func (e *Engine) ExecStreams(ctx context.Context, id string, c engine.Command, s engine.Streams) (code int32, err error) {
-	shim, ours, err := connectShim(ctx, e.o, id)
-	if err != nil {
-		return 0, inCommand(ctx, id, c, err)
-	}
-	if ours {
-		defer func() { _ = shim.Close() }()
-		code, err = e.o.execInShim(ctx, shim, id, c, s)
-		return code, inCommand(ctx, id, c, err)
+	code, ok, err := e.o.execTied(ctx, id, c, s)
+	if ok {
+		return code, err
 	}
 	begun := false
 	err = e.inContainer(ctx, id, c, s.TTY, func(ctx context.Context, x command) error {

@@ -214,7 +214,7 @@ func TestUndoStartedMeanwhile(t *testing.T) {
 
 func writeRecord(t *testing.T, e *Engine, r protocol.Record) {
 	t.Helper()
-	if err := os.MkdirAll(e.recordDir(), 0o755); err != nil {
+	if err := os.MkdirAll(e.o.recordDir(), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Write(e.recordPath("c")); err != nil {

@@ -40,11 +40,11 @@ import (
 
 // This file is all that goes around the embedded containerd while it runs (layers.go has what is done
 // before): what containerd would do, and this program does itself. With a daemon none of it is used,
-// except for RemoveBundle and DeleteInRuntime.
+// except for ConnectShim, RemoveBundle and DeleteInRuntime.
 //
 //   - Shims.Ensure and Release start and end shims. Containerd would run the shim's binary
 //     twice, once to start the other, and 30 pods take 10 % more CPU time (median of 6 rounds).
-//   - Shims.Connect has commands run in containers without containerd: the process that serves it may end
+//   - ConnectShim has commands run in containers without containerd: the process that serves it may end
 //     meanwhile, and need not be there.
 //   - sandboxes tells containerd of a sandbox for each container with our shim: it connects to
 //     a shim that it did not start only for a container of a sandbox (Ensure needs it). Asked, it
@@ -58,7 +58,7 @@ import (
 //   - RemoveBundle removes a bundle that containerd failed to remove, also under the name
 //     that containerd renames it to (TestBundleLeft).
 //
-// The shim itself stays within containerd's task API.
+// The shim itself stays within containerd's task API, but for protocol.TiedExec.
 
 const (
 	// scheme prefixes the address for containerd.
@@ -153,31 +153,37 @@ func (s Shims) Release(ctx context.Context, group string) {
 	_, _ = taskapi.NewTTRPCTaskClient(c).Shutdown(ctx, &taskapi.ShutdownRequest{ID: "release", Now: true})
 }
 
-// Bundle returns the directory of the container's bundle, which need not exist.
-func (s Shims) Bundle(id string) string { return filepath.Join(TasksDir(s.State), s.Namespace, id) }
-
-// Connect connects to the shim of a container, if it has one of ours. The caller closes it.
-func (s Shims) Connect(ctx context.Context, id string) (shim *ttrpc.Client, ours bool, err error) {
-	var params struct{ Address string }
-	data, err := os.ReadFile(filepath.Join(s.Bundle(id), "bootstrap.json"))
-	if err == nil {
-		err = json.Unmarshal(data, &params)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
-	}
+// ConnectShim connects to the shim of a container that has the bundle, if it speaks ttrpc. The caller closes it.
+func ConnectShim(ctx context.Context, bundle string) (*ttrpc.Client, error) {
+	path, err := shimSocket(bundle)
 	if err != nil {
-		return nil, false, fmt.Errorf("looking for its shim: %w", err)
-	}
-	_, path, _ := strings.Cut(params.Address, "://")
-	if filepath.Dir(path) != shimDir(s.State) {
-		return nil, false, nil
+		return nil, fmt.Errorf("looking for its shim: %w", err)
 	}
 	conn, err := protocol.Dial(ctx, path)
 	if err != nil {
-		return nil, true, fmt.Errorf("connecting to its shim: %w", err)
+		return nil, fmt.Errorf("connecting to its shim: %w", err)
 	}
-	return ttrpc.NewClient(conn), true, nil
+	return ttrpc.NewClient(conn), nil
+}
+
+// shimSocket returns the path of the socket of the shim that containerd has noted in a bundle.
+func shimSocket(bundle string) (string, error) {
+	var params struct{ Address, Protocol string }
+	data, err := os.ReadFile(filepath.Join(bundle, "bootstrap.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &params)
+	} else if errors.Is(err, fs.ErrNotExist) { // before containerd 1.7
+		data, err = os.ReadFile(filepath.Join(bundle, "address"))
+		params.Address, params.Protocol = string(data), "ttrpc"
+	}
+	if err != nil {
+		return "", err
+	}
+	_, path, ok := strings.Cut(params.Address, "unix://")
+	if !ok || params.Protocol != "ttrpc" {
+		return "", fmt.Errorf("it is at %q and speaks %q", params.Address, params.Protocol)
+	}
+	return path, nil
 }
 
 // sandboxPrefix begins the IDs of sandboxes. No container has one with a slash.

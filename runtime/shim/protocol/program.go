@@ -11,9 +11,14 @@ const (
 	SumName = Program + ".sum"
 )
 
-// TiedExec begins the IDs of processes that the shim kills, with what descends from them, when the connection ends over
-// which they were started.
-const TiedExec = "tied-"
+const (
+	// TaskService is the name of the service of the task API.
+	TaskService = "containerd.task.v3.Task"
+	// TiedExec is a method that this shim adds to the task API: Exec for a process that the shim kills, with what descends
+	// from it, when the connection ends over which it is started. Other shims, and this one in earlier versions, do not
+	// implement it.
+	TiedExec = "TiedExec"
+)
 
 // Sum identifies an unpacked program.
 type Sum struct {

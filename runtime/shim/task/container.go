@@ -59,6 +59,7 @@ type containerProcess struct {
 	stdio   ttrpc.Stdio
 	streams *streams
 	spec    []byte // of a process that is not the first one
+	tied    bool   // ends with the connection over which it is started
 	pid     int
 	state   uint32
 	exit    ttrpc.Exit

@@ -6,16 +6,23 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/shim/oci"
-	"github.com/runonce/runonce/runtime/shim/protocol"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
 func (s *Service) exec(_ context.Context, r *ttrpc.ExecRequest) (ttrpc.Message, error) {
+	return s.addExec(r, false)
+}
+
+func (s *Service) tiedExec(_ context.Context, r *ttrpc.ExecRequest) (ttrpc.Message, error) {
+	return s.addExec(r, true)
+}
+
+// addExec adds a process. One that is tied ends with the connection over which it is started.
+func (s *Service) addExec(r *ttrpc.ExecRequest, tied bool) (ttrpc.Message, error) {
 	c, err := s.container(r.ID)
 	if err != nil {
 		return nil, err
@@ -29,7 +36,7 @@ func (s *Service) exec(_ context.Context, r *ttrpc.ExecRequest) (ttrpc.Message, 
 	if c.execs[r.ExecID] != nil || r.ExecID != filepath.Base(r.ExecID) {
 		return nil, ttrpc.Errorf(ttrpc.AlreadyExists, "id %s", r.ExecID)
 	}
-	c.execs[r.ExecID] = &containerProcess{id: r.ExecID, stdio: r.Stdio, spec: spec, state: ttrpc.Created, done: make(chan struct{})}
+	c.execs[r.ExecID] = &containerProcess{id: r.ExecID, stdio: r.Stdio, spec: spec, tied: tied, state: ttrpc.Created, done: make(chan struct{})}
 	s.events.publish("exec-added", "TaskExecAdded", &ttrpc.ProcessEvent{Request: r.Request})
 	return &ttrpc.Empty{}, nil
 }
@@ -68,7 +75,7 @@ func (s *Service) startExec(ctx context.Context, c *container, p *containerProce
 	c.mu.Unlock()
 	s.events.publish("exec-started", "TaskExecStarted", &ttrpc.ProcessEvent{Request: ttrpc.Request{ID: c.id, ExecID: p.id}, PID: uint32(pid)})
 	s.reaper.Watch(pid, func(e oci.Exit) { go s.execExited(c, p, e) })
-	if strings.HasPrefix(p.id, protocol.TiedExec) {
+	if p.tied {
 		go s.endWith(ttrpc.Disconnected(ctx), c, p)
 	}
 	return &ttrpc.PID{PID: uint32(pid)}, nil

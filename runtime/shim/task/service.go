@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/runtime/shim/oci"
+	"github.com/runonce/runonce/runtime/shim/protocol"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
@@ -45,7 +46,7 @@ func New(namespace, address string, r *oci.Reaper, connections func() int) *Serv
 		containers: map[string]*container{}, done: make(chan struct{}),
 	}
 	s.methods = map[string]method{
-		"Create": decode(s.create), "Start": decode(s.start), "Delete": decode(s.delete), "Exec": decode(s.exec),
+		"Create": decode(s.create), "Start": decode(s.start), "Delete": decode(s.delete), "Exec": decode(s.exec), protocol.TiedExec: decode(s.tiedExec),
 		"ResizePty": decode(s.resize), "State": decode(s.state), "Pids": decode(s.pids), "Stats": decode(s.stats), "Pause": decode(s.pause),
 		"Resume": decode(s.resume), "Kill": decode(s.kill), "CloseIO": decode(s.closeIO), "Update": decode(s.update),
 		"Wait": decode(s.wait), "Connect": decode(s.connect), "Shutdown": decode(s.shutdown),

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/internal/testing/roottest"
 	"github.com/runonce/runonce/runtime/shim/protocol"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
@@ -70,6 +71,54 @@ func TestExec(t *testing.T) {
 	s.wait(&ttrpc.Request{ID: "a"})
 	s.must("Exec", &ttrpc.ExecRequest{Request: ttrpc.Request{ID: "a", ExecID: "z"}, Spec: ttrpc.Any{Value: []byte("{}")}})
 	s.refuses(ttrpc.FailedPrecondition, "Start", &ttrpc.Request{ID: "a", ExecID: "z"})
+}
+
+// TestTiedExec: a process that is tied ends with the connection over which it was started, and is deleted. Another one
+// does not.
+func TestTiedExec(t *testing.T) {
+	t.Parallel()
+	s := newShim(t, "")
+	s.run("exec sleep 1000")
+	socket := filepath.Join(s.dir, "socket")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := ttrpc.Server{Handle: s.Handle, Idle: func() {}}
+	go func() { _ = server.Serve(t.Context(), l) }()
+	t.Cleanup(func() { _ = l.Close() })
+	conn, err := protocol.Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream := uint32(1)
+	call := func(method string, m ttrpc.Message) {
+		t.Helper()
+		if err := ttrpc.Call(conn, stream, protocol.TaskService, method, m); err != nil {
+			t.Fatalf("%s: %v", method, err)
+		}
+		stream += 2
+	}
+	tied, other := ttrpc.Request{ID: "a", ExecID: "tied"}, ttrpc.Request{ID: "a", ExecID: "other"}
+	for method, r := range map[string]ttrpc.Request{protocol.TiedExec: tied, "Exec": other} {
+		call(method, &ttrpc.ExecRequest{Request: r, Spec: ttrpc.Any{Value: []byte(`{"script":"sleep 1000; true"}`)}})
+		call("Start", &r)
+		s.stateIs(&r, ttrpc.Running)
+	}
+	_, p, err := s.process(tied)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var family []int
+	s.until("its child", func() bool { family = process.Descendants(p.pid); return len(family) == 1 })
+	_ = conn.Close()
+	s.until("its end", func() bool {
+		_, err := s.call(t.Context(), "State", &tied)
+		return err != nil && !process.Alive(family[0])
+	})
+	s.stateIs(&other, ttrpc.Running)
+	s.must("Kill", &ttrpc.KillRequest{Request: other, Signal: 9})
+	s.wait(&other)
 }
 
 // TestStdin: an input that nobody writes to stays open until it is closed; one of a FIFO has
