@@ -13,7 +13,7 @@ type Image struct {
 	Policy v1.PullPolicy
 }
 
-// Images returns the images of the init containers, of the containers, and of the volumes.
+// Images returns the images of the init containers, of the containers, and of the volumes: those of a manifest.
 func Images(pod *v1.Pod) []Image {
 	var all []Image
 	for _, list := range []struct {
