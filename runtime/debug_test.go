@@ -188,4 +188,3 @@ func TestAttachEnded(t *testing.T) {
 		}
 	})
 }
-
