@@ -35,8 +35,19 @@ func (p *Pods) Exec(ctx context.Context, pod *v1.Pod, container string, command 
 }
 
 // Attach takes part in the input and the output of a running container of the pod until it ends, and returns its exit
-// code.
+// code. With s.Recent, the output of one that has ended is that of its log.
 func (p *Pods) Attach(ctx context.Context, pod *v1.Pod, container string, s engine.Streams) (int32, error) {
+	code, err := p.attach(ctx, pod, container, s)
+	if err == nil || !s.Recent || ctx.Err() != nil {
+		return code, err
+	}
+	if code, ended, lerr := p.attachEnded(ctx, pod, container, s); ended {
+		return code, lerr
+	}
+	return 0, err
+}
+
+func (p *Pods) attach(ctx context.Context, pod *v1.Pod, container string, s engine.Streams) (int32, error) {
 	var there v1.Pod
 	if err := p.c.get(ctx, podspec.NameOf(pod), &there); err != nil {
 		return 0, errors.New(words(err))
@@ -57,7 +68,7 @@ func (p *Pods) Attach(ctx context.Context, pod *v1.Pod, container string, s engi
 
 // containerID returns the ID of the running instance of a container, "" if there is none.
 func containerID(pod *v1.Pod, container string) string {
-	for _, cs := range podspec.Statuses(pod.Status) {
+	for _, cs := range podspec.AllStatuses(pod.Status) {
 		if cs.Name == container && cs.State.Running != nil {
 			return cs.ContainerID
 		}
@@ -79,7 +90,7 @@ func (p *Pods) awaitExit(ctx context.Context, pod *v1.Pod, id string) (int32, er
 		if err := p.c.get(ctx, podspec.NameOf(pod), &there); err != nil {
 			return 0, fmt.Errorf("waiting for the exit code of a container of pod %q: %s", podspec.FullName(pod), words(err))
 		}
-		for _, cs := range podspec.Statuses(there.Status) {
+		for _, cs := range podspec.AllStatuses(there.Status) {
 			for _, end := range []*v1.ContainerStateTerminated{cs.State.Terminated, cs.LastTerminationState.Terminated} {
 				if end != nil && end.ContainerID == id {
 					return end.ExitCode, nil
