@@ -43,7 +43,7 @@ func (p *program) debugCommand() *cli.Command {
 			boolFlag(&c.stdin, "", "give the container an input, and pass standard input on to it", "stdin", "i"),
 			boolFlag(&c.tty, "", "give the container a terminal", "tty", "t"),
 			pathsFlag(&c.env, "", "set the variable `KEY=VALUE`", "env", ""),
-			textFlag(&c.profile, "", "`RIGHTS`: "+alternatives(profileNames), "profile", profileNames[0]),
+			&cli.StringFlag{Name: "profile", Destination: &c.profile, Value: profileNames[0], Usage: "`RIGHTS`: " + alternatives(profileNames[1:]), DefaultText: profileNames[0]},
 			&cli.StringFlag{Name: "image-pull-policy", Destination: &c.policy, Usage: "`POLICY`: Always, IfNotPresent or Never", DefaultText: "the API server's"},
 			pathsFlag(&c.imagesDirs, categoryImages, "import from `DIR`", "images-dir", "ROOT/images"),
 		},
