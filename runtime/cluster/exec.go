@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -35,17 +37,36 @@ func (p *Pods) Exec(ctx context.Context, pod *v1.Pod, container string, command 
 }
 
 // Attach takes part in the input and the output of a running container of the pod until it ends, and returns its exit
-// code. With s.Recent, the output of one that has ended is that of its log.
+// code. With s.Recent, the output of one that has ended, before or meanwhile, is that of its log if there was none: a
+// kubelet keeps nothing for those who come late.
 func (p *Pods) Attach(ctx context.Context, pod *v1.Pod, container string, s engine.Streams) (int32, error) {
-	code, err := p.attach(ctx, pod, container, s)
-	if err == nil || !s.Recent || ctx.Err() != nil {
+	var seen atomic.Bool
+	own := s
+	own.Stdout, own.Stderr = noticed(s.Stdout, &seen), noticed(s.Stderr, &seen)
+	code, err := p.attach(ctx, pod, container, own)
+	if !s.Recent || ctx.Err() != nil || seen.Load() {
 		return code, err
 	}
 	if code, ended, lerr := p.attachEnded(ctx, pod, container, s); ended {
 		return code, lerr
 	}
-	return 0, err
+	return code, err
 }
+
+// noticed returns a writer, nil for none, that says when anything is written.
+func noticed(w io.Writer, seen *atomic.Bool) io.Writer {
+	if w == nil {
+		return nil
+	}
+	return writerFunc(func(b []byte) (int, error) {
+		seen.Store(true)
+		return w.Write(b)
+	})
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 func (p *Pods) attach(ctx context.Context, pod *v1.Pod, container string, s engine.Streams) (int32, error) {
 	var there v1.Pod
