@@ -30,9 +30,9 @@ func (*Rules) Ephemeral(pod *v1.Pod, c v1.EphemeralContainer) (v1.EphemeralConta
 	}
 	opts := podutil.GetValidationOptionsFromPodSpecAndMeta(&in.Spec, &oldIn.Spec, &in.ObjectMeta, &oldIn.ObjectMeta)
 	opts.ResourceIsPod = true
-	// The rest of the pod is as it was accepted.
+	// The rest of the pod, and its other ephemeral containers, are as they were accepted.
 	errs := slices.DeleteFunc(corevalidation.ValidatePodEphemeralContainersUpdate(&in, &oldIn, opts), func(err *field.Error) bool {
-		return !strings.HasPrefix(err.Field, "spec.ephemeralContainers")
+		return !strings.HasPrefix(err.Field, "spec.ephemeralContainers[")
 	})
 	if len(errs) > 0 {
 		return c, apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("Pod").GroupKind(), pod.Name, errs)
