@@ -384,7 +384,8 @@ func (p *pod) allowRemoval(c condition) condition {
 // cleanUp releases what a pod no longer needs that has ended. Its error says that another process has stopped
 // the pod.
 func (p *pod) cleanUp(ctx context.Context) error {
-	if !podspec.Ended(p.status.Phase) || !p.begun() {
+	debugged := podspec.AnyRuns(p.status) && !podspec.Runs(p.status) // nobody may have seen the end of the others
+	if !podspec.Ended(p.status.Phase) || !p.begun() && !debugged {
 		return nil
 	}
 	// Sync releases the namespaces and addresses of a pod that has ended.
@@ -398,8 +399,8 @@ func (p *pod) cleanUp(ctx context.Context) error {
 	if err != nil {
 		p.warn(ctx, "could not clean up the finished pod", err)
 	}
-	// It has also stopped what still ran at the end: sidecars, or containers past a deadline.
-	if podspec.Runs(p.status) {
+	// It has also stopped what still ran at the end: sidecars, ephemeral containers, or containers past a deadline.
+	if podspec.AnyRuns(p.status) {
 		if st, err := p.r.rt.Status(ctx, p.pod); err == nil && st.Phase == p.status.Phase {
 			p.setStatus(st)
 		}

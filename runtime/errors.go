@@ -101,8 +101,10 @@ func (p *Pods) recordFailures(ctx context.Context, w *work, failures map[string]
 	if ctx.Err() != nil || maps.Equal(w.record.Failures, failures) {
 		return
 	}
-	err := p.update(w.pod, func(r *record.Pod) { r.Failures = failures })
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	known, err := p.o.Records.Update(w.pod.UID, func(r *record.Pod) error { r.Failures = failures; return nil })
+	if err == nil {
+		w.record = known
+	} else if !errors.Is(err, fs.ErrNotExist) {
 		p.o.Log.WarnContext(ctx, "could not record why the pod is waiting", "pod", w.pod.Namespace+"/"+w.pod.Name, "error", err)
 	}
 }

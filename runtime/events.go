@@ -143,7 +143,7 @@ func (r *recorder) read(pod *v1.Pod) ([]podevent.Event, error) {
 // about it.
 func (p *Pods) explain(obs *podstate.Observation, todo podstate.Actions) {
 	pod := obs.Pod
-	for _, def := range podspec.Containers(pod) {
+	for _, def := range podspec.AllContainers(pod) {
 		if c := obs.Containers[def.Name]; c.State == engine.StateExited && c.Exit.OOMKilled {
 			p.oomEvent(pod, def, c)
 		}

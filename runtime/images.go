@@ -58,7 +58,7 @@ func (p *Pods) pullUnmounted(ctx context.Context, pod *v1.Pod) {
 	}
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
-		mounted := slices.ContainsFunc(podspec.Containers(pod), func(c *v1.Container) bool { return mountsVolume(c, v.Name) })
+		mounted := slices.ContainsFunc(podspec.AllContainers(pod), func(c *v1.Container) bool { return mountsVolume(c, v.Name) })
 		if v.Image == nil || mounted {
 			continue
 		}

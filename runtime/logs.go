@@ -44,6 +44,9 @@ func LogMark(pod *v1.Pod) logs.Mark {
 	for _, c := range pod.Spec.InitContainers {
 		about.Init = append(about.Init, c.Name)
 	}
+	for _, c := range pod.Spec.EphemeralContainers {
+		about.Ephemeral = append(about.Ephemeral, c.Name)
+	}
 	return about
 }
 

@@ -81,7 +81,7 @@ const (
 
 // readMessages fills in the termination messages of the containers that have ended.
 func (p *Pods) readMessages(o *podstate.Observation) {
-	for _, def := range podspec.Containers(o.Pod) {
+	for _, def := range podspec.AllContainers(o.Pod) {
 		if c := o.Containers[def.Name]; c.State == engine.StateExited && c.Exit.Message == "" {
 			c.Exit.Message = p.terminationMessage(o.Pod, def, c)
 			if c.Exit.Message == "" && c.Exit.OOMKilled && c.Exit.ExitCode != 0 {
@@ -210,10 +210,10 @@ func (p *Pods) storage(ctx context.Context, o *podstate.Observation) (podstate.S
 	return used, nil
 }
 
-// pidNamespace is the path of the pod's process namespace, empty when no pause process runs.
-func pidNamespace(pause engine.Container) string {
-	if pause.State != engine.StateRunning {
+// pidNamespace is the path of the container's process namespace, empty when it does not run.
+func pidNamespace(c engine.Container) string {
+	if c.State != engine.StateRunning {
 		return ""
 	}
-	return fmt.Sprintf("/proc/%d/ns/pid", pause.PID)
+	return fmt.Sprintf("/proc/%d/ns/pid", c.PID)
 }

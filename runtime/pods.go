@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -16,8 +17,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/logs"
+	"github.com/runonce/runonce/runtime/podstate"
 	"github.com/runonce/runonce/runtime/record"
 )
 
@@ -165,6 +168,23 @@ type work struct {
 	fresh bool
 	// running are the containers, by name, that have been started and run.
 	running map[string]engine.Container
+}
+
+// sandboxOf returns what the container shares with others: for an ephemeral container with a target, the process
+// namespace of that, unless all of the pod or of the machine have one (SecurityContext of
+// pkg/kubelet/kuberuntime, with NamespaceMode_TARGET).
+func (w *work) sandboxOf(c *v1.Container) (engine.Sandbox, error) {
+	target := podspec.ProcessTarget(w.pod, c.Name)
+	if target == "" || w.pod.Spec.HostPID || podstate.SharesProcesses(w.pod) {
+		return w.sandbox, nil
+	}
+	at := w.running[target]
+	if at.PID == 0 {
+		return w.sandbox, fmt.Errorf("its target, the container %q, is not running", target)
+	}
+	own := w.sandbox
+	own.PIDNS = pidNamespace(at)
+	return own, nil
 }
 
 // Conclude keeps what the run of this process has decided about the pod for later processes. An

@@ -66,7 +66,8 @@ func (p *Pods) nextImages(ctx context.Context, pod *v1.Pod) []imageRef {
 			return nil
 		}
 		pod, next = obs.Pod, nil
-		for _, start := range podstate.Decide(obs, time.Now()).Start {
+		todo := podstate.Decide(obs, time.Now())
+		for _, start := range slices.Concat(todo.Ephemeral, todo.Start) {
 			next = append(next, start.Container)
 		}
 	}

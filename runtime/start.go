@@ -127,8 +127,12 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 	if err != nil {
 		return engine.ContainerConfig{}, err
 	}
+	sandbox, err := w.sandboxOf(c)
+	if err != nil {
+		return engine.ContainerConfig{}, err
+	}
 	in, err := ocispec.Plan(ocispec.Context{
-		Pod: pod, Image: img, Sandbox: w.sandbox, Objects: p.o.Objects, Node: p.o.Node, Services: services,
+		Pod: pod, Image: img, Sandbox: sandbox, Objects: p.o.Objects, Node: p.o.Node, Services: services,
 		File: func(volume, path string) ([]byte, error) { return p.o.Volumes.ReadFile(pod, volume, path) },
 	}, p.o.Host.Host, c)
 	if err != nil {

@@ -85,9 +85,14 @@ func (p *Pods) act(ctx context.Context, lock record.Lock, obs *podstate.Observat
 			return err
 		}
 	}
-	if todo.CreateSandbox || (len(todo.Start) > 0 && !prepared) {
+	if todo.CreateSandbox || (len(todo.Start)+len(todo.Ephemeral) > 0 && !prepared) {
 		if err := p.prepare(ctx, w); err != nil {
 			return p.prepareError(ctx, w, err)
+		}
+	}
+	if len(todo.Ephemeral) > 0 {
+		if err := p.startAll(ctx, w, podstate.Actions{Start: todo.Ephemeral}); err != nil {
+			p.o.Log.InfoContext(ctx, "could not start ephemeral containers", "pod", podspec.FullName(w.pod), "error", err)
 		}
 	}
 	err := p.startAll(ctx, w, todo)

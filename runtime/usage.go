@@ -95,7 +95,7 @@ func (p *Pods) sampleUsage(ctx context.Context, pod *v1.Pod, ids map[string]stri
 func (s usageSample) since(before usageSample, pod *v1.Pod) podusage.Pod {
 	took := s.at.Sub(before.at)
 	out := podusage.Pod{Usage: s.pod.Since(before.pod, took), Containers: []podusage.Container{}}
-	for _, c := range podspec.Containers(pod) {
+	for _, c := range podspec.AllContainers(pod) {
 		id := s.ids[c.Name]
 		now, ok := s.containers[id]
 		if then, both := before.containers[id]; ok && both {

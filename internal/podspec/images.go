@@ -13,17 +13,20 @@ type Image struct {
 	Policy v1.PullPolicy
 }
 
-// Images returns the images of the init containers, of the containers, and of the volumes.
+// Images returns the images of the init containers, of the containers, of the ephemeral containers, and of the volumes.
 func Images(pod *v1.Pod) []Image {
 	var all []Image
-	for _, list := range []struct {
-		path       string
-		containers []v1.Container
-	}{{"spec.initContainers", pod.Spec.InitContainers}, {"spec.containers", pod.Spec.Containers}} {
-		for i := range list.containers {
-			c := &list.containers[i]
-			all = append(all, Image{fmt.Sprintf("%s[%d].image", list.path, i), &c.Image, c.ImagePullPolicy})
-		}
+	add := func(path string, i int, c *v1.Container) {
+		all = append(all, Image{fmt.Sprintf("spec.%s[%d].image", path, i), &c.Image, c.ImagePullPolicy})
+	}
+	for i := range pod.Spec.InitContainers {
+		add("initContainers", i, &pod.Spec.InitContainers[i])
+	}
+	for i := range pod.Spec.Containers {
+		add("containers", i, &pod.Spec.Containers[i])
+	}
+	for i, c := range Ephemeral(pod) {
+		add("ephemeralContainers", i, c)
 	}
 	for i := range pod.Spec.Volumes {
 		if v := pod.Spec.Volumes[i].Image; v != nil {

@@ -10,9 +10,10 @@ import (
 func TestImages(t *testing.T) {
 	t.Parallel()
 	pod := &v1.Pod{Spec: v1.PodSpec{
-		InitContainers: []v1.Container{{Image: "init:1"}},
-		Containers:     []v1.Container{{Image: "a:1", ImagePullPolicy: v1.PullAlways}, {Image: "b:1"}},
-		Volumes:        []v1.Volume{{}, {VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "data:1"}}}},
+		InitContainers:      []v1.Container{{Image: "init:1"}},
+		Containers:          []v1.Container{{Image: "a:1", ImagePullPolicy: v1.PullAlways}, {Image: "b:1"}},
+		EphemeralContainers: []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Image: "debug:1"}}},
+		Volumes:             []v1.Volume{{}, {VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "data:1"}}}},
 	}}
 	var got []string
 	for _, i := range Images(pod) {
@@ -21,6 +22,7 @@ func TestImages(t *testing.T) {
 	}
 	want := []string{
 		"spec.initContainers[0].image init:1 ", "spec.containers[0].image a:1 Always", "spec.containers[1].image b:1 ",
+		"spec.ephemeralContainers[0].image debug:1 ",
 		"spec.volumes[1].image.reference data:1 ",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -80,7 +80,7 @@ func NameOf[T metav1.Object](o T) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// Containers returns the init containers, then the containers.
+// Containers returns the init containers, then the containers: those that say what becomes of the pod.
 func Containers(pod *v1.Pod) []*v1.Container {
 	all := make([]*v1.Container, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -100,9 +100,9 @@ func LongRunning(pod *v1.Pod) []*v1.Container {
 	return append(sidecars, all[inits:]...)
 }
 
-// Container returns the container or init container with the name, nil when there is none.
+// Container returns the container of any kind with the name, nil when there is none.
 func Container(pod *v1.Pod, name string) *v1.Container {
-	for _, c := range Containers(pod) {
+	for _, c := range AllContainers(pod) {
 		if c.Name == name {
 			return c
 		}

@@ -7,8 +7,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// RestartPolicy is the container's own, else the pod's, else Always (the API's default).
+// RestartPolicy is the container's own, else the pod's, else Always (the API's default). An ephemeral container is
+// never restarted.
 func RestartPolicy(pod *v1.Pod, c *v1.Container) v1.RestartPolicy {
+	if IsEphemeral(pod, c.Name) {
+		return v1.RestartPolicyNever
+	}
 	if c.RestartPolicy != nil {
 		return v1.RestartPolicy(*c.RestartPolicy)
 	}

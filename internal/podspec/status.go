@@ -18,7 +18,7 @@ func Inactive(st v1.PodStatus) bool {
 	return Ended(st.Phase) && !Runs(st)
 }
 
-// Runs says whether a container of the pod runs.
+// Runs says whether a container of the pod runs, of those that say what becomes of it.
 func Runs(st v1.PodStatus) bool { return slices.ContainsFunc(Statuses(st), IsRunning) }
 
 // IsRunning says whether the container runs, also if it still waits for its postStart hook.
@@ -33,7 +33,7 @@ func AwaitsPostStart(cs v1.ContainerStatus) bool {
 	return cs.State.Waiting != nil && cs.State.Waiting.Message == MessagePostStart
 }
 
-// Statuses returns the statuses of the init containers, then of the containers.
+// Statuses returns the statuses of the init containers, then of the containers: those that say what becomes of the pod.
 func Statuses(st v1.PodStatus) []v1.ContainerStatus {
 	return slices.Concat(st.InitContainerStatuses, st.ContainerStatuses)
 }

@@ -103,6 +103,9 @@ func TestComplete(t *testing.T) {
 		{"logs --log-dir LOGS prod/db --container p", "pg"},
 		{"logs --log-dir /none ", ""},
 		{"exec --log-dir LOGS web -c ", "main side"},
+		{"debug --log-dir LOGS web --target ", "main side"},
+		{"debug --log-dir LOGS web -c ", ""},
+		{"debug web --profile s", "sysadmin"},
 		{"wait web --for ", "running ready completed deleted"},
 		{"port-forward --root EMPTY --log-dir LOGS pr", ""},
 		{"cp --log-dir LOGS prod/db:/x . -c p", "pg"},
@@ -110,7 +113,7 @@ func TestComplete(t *testing.T) {
 		{"cp --root UNREADABLE --log-dir LOGS we", "web: :files"}, // without the right to read the records
 		{"down --root EMPTY --log-dir LOGS w", ":files"},
 		{"nonsense --no-such ", ":files"},
-		{"", "run watch plan validate ps logs events describe top exec attach cp port-forward wait down images version completion help :files"},
+		{"", "run watch plan validate ps logs events describe top exec attach debug cp port-forward wait down images version completion help :files"},
 	} {
 		line := strings.NewReplacer("LOGS", logs, "EMPTY", empty, "UNREADABLE", unreadable).Replace(c.line)
 		want := strings.Fields(c.want)

@@ -133,38 +133,27 @@ func (f *retryFlags) check() error {
 	return nil
 }
 
-// fetchFlags say how images are looked up and pulled.
-type fetchFlags struct {
-	retryFlags
+// registryFlags say how registries are used.
+type registryFlags struct {
 	credentials image.KeychainOptions
 	hostsDir    string
 	pullTimeout time.Duration
-	pulls       int // at once
-	lock        string
 	pipes       image.Pipes // of credentials
 }
 
-func (f *fetchFlags) flags() []cli.Flag {
+func (f *registryFlags) flags() []cli.Flag {
 	c := &f.credentials
-	return append([]cli.Flag{
+	return []cli.Flag{
 		&cli.StringFlag{Name: "authfile", Destination: &c.AuthFile, Category: categoryImages, Usage: "registry credentials `FILE`", DefaultText: "docker's, podman's"},
 		textFlag(&c.ProviderConfig, categoryImages, "credential provider plugins `FILE`", "image-credential-provider-config", ""),
 		textFlag(&c.ProviderDir, categoryImages, "`DIR` of the plugins", "image-credential-provider-bin-dir", ""),
 		&cli.StringFlag{Name: "hosts-dir", Destination: &f.hostsDir, Category: categoryImages, Usage: "hosts.toml `DIR`", DefaultText: "/etc/containerd/certs.d"},
 		durationFlag(&f.pullTimeout, categoryImages, "retry a pull that stalls for `DURATION`", "pull-timeout", defaultPullTimeout),
-		numberFlag(&f.pulls, categoryImages, "pull up to `N` images at once", "parallel-pulls", defaultPulls),
-		textFlag(&f.lock, categoryImages, "use image digests in `FILE`, add missing ones", "lock", ""),
-	}, f.retryFlags.flags()...)
+	}
 }
 
-func (f *fetchFlags) check() error {
+func (f *registryFlags) check() error {
 	f.credentials.Pipes = &f.pipes
-	if err := f.retryFlags.check(); err != nil {
-		return err
-	}
-	if f.pulls < 1 {
-		return usagef("--parallel-pulls %d: must be at least 1", f.pulls)
-	}
 	if err := existingDir("hosts-dir", f.hostsDir); f.hostsDir != "" && err != nil {
 		return err
 	}
@@ -175,9 +164,34 @@ func (f *fetchFlags) check() error {
 }
 
 // setTo says how to pull images.
-func (f *fetchFlags) setTo(o *containerd.Options, getenv func(string) string) {
+func (f *registryFlags) setTo(o *containerd.Options, getenv func(string) string) {
 	o.CertsDir, o.PullTimeout, o.Credentials = f.hostsDir, f.pullTimeout, f.credentials
 	o.Credentials.Getenv = getenv
+}
+
+// fetchFlags say how images are looked up and pulled.
+type fetchFlags struct {
+	registryFlags
+	retryFlags
+	pulls int // at once
+	lock  string
+}
+
+func (f *fetchFlags) flags() []cli.Flag {
+	return slices.Concat(f.registryFlags.flags(), []cli.Flag{
+		numberFlag(&f.pulls, categoryImages, "pull up to `N` images at once", "parallel-pulls", defaultPulls),
+		textFlag(&f.lock, categoryImages, "use image digests in `FILE`, add missing ones", "lock", ""),
+	}, f.retryFlags.flags())
+}
+
+func (f *fetchFlags) check() error {
+	if err := f.retryFlags.check(); err != nil {
+		return err
+	}
+	if f.pulls < 1 {
+		return usagef("--parallel-pulls %d: must be at least 1", f.pulls)
+	}
+	return f.registryFlags.check()
 }
 
 func existingDir(flag, dir string) error {
@@ -406,6 +420,6 @@ func (f *podFlags) input(c *console) (manifests.Options, error) {
 func (f *podFlags) engine(c *console) backend.Options {
 	o := f.engineFlags.engine(c)
 	f.fetchFlags.setTo(&o.Options, c.io.Getenv)
-	o.RuncPath, o.Handlers, o.StartsNothing = f.ociRuntime, f.handlers, false
+	f.runtimeFlags.setTo(&o)
 	return o
 }

@@ -155,7 +155,8 @@ func (t *nodeTarget) logPaths(o logOptions, found logs.Found) (paths []string, e
 	return paths, nil
 }
 
-// loggedContainers returns the containers of which there are logs, in the order of the pod, init containers first.
+// loggedContainers returns the containers of which there are logs, in the order of the pod, init containers first, and
+// those that were added to the pod last.
 func loggedContainers(found logs.Found, mark logs.Mark) (names []string, err error) {
 	entries, err := os.ReadDir(found.Path)
 	if err != nil {
@@ -167,7 +168,13 @@ func loggedContainers(found logs.Found, mark logs.Mark) (names []string, err err
 		}
 	}
 	order := slices.Concat(mark.Init, mark.Containers)
-	slices.SortStableFunc(names, func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
+	at := func(name string) int {
+		if i := slices.Index(order, name); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return at(a) - at(b) })
 	return names, nil
 }
 
@@ -233,7 +240,7 @@ func (t *clusterTarget) logNames(o logOptions, pod *v1.Pod) (names []string, err
 	mark := runtime.LogMark(pod)
 	switch {
 	case o.allContainers:
-		names = slices.Concat(mark.Init, mark.Containers)
+		names = slices.Concat(mark.Init, mark.Containers, mark.Ephemeral)
 	case len(o.refs) == 1:
 		name, err := t.containerOf(pod, o.container)
 		return []string{name}, err
@@ -244,7 +251,7 @@ func (t *clusterTarget) logNames(o logOptions, pod *v1.Pod) (names []string, err
 		}
 	}
 	return slices.DeleteFunc(names, func(name string) bool {
-		return !slices.ContainsFunc(podspec.Statuses(pod.Status), func(cs v1.ContainerStatus) bool {
+		return !slices.ContainsFunc(podspec.AllStatuses(pod.Status), func(cs v1.ContainerStatus) bool {
 			if o.previous {
 				return cs.Name == name && cs.LastTerminationState.Terminated != nil
 			}

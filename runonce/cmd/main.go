@@ -98,7 +98,8 @@ func (p *program) rootCommand() *cli.Command {
 		},
 		Subcommands: []*cli.Command{
 			p.runCommand(), p.watchCommand(), p.planCommand(), p.validateCommand(), p.psCommand(), p.logsCommand(), p.eventsCommand(),
-			p.describeCommand(), p.topCommand(), p.execCommand(), p.attachCommand(), p.cpCommand(), p.portForwardCommand(), p.waitCommand(),
+			p.describeCommand(), p.topCommand(), p.execCommand(), p.attachCommand(), p.debugCommand(), p.cpCommand(),
+			p.portForwardCommand(), p.waitCommand(),
 			p.downCommand(), p.imagesCommand(), p.versionCommand(), p.completionCommand(), p.helpCommand(),
 		},
 	}
@@ -180,7 +181,7 @@ func (p *program) exitOf(ctx context.Context, err error) (int, error) {
 	}
 	code, err := exitOf(ctx, err)
 	switch p.commands[p.invocation.Command].(type) {
-	case *execCommand, *attachCommand:
+	case *execCommand, *attachCommand, *debugCommand:
 		if context.Cause(ctx) == nil {
 			code = exitOwnFailure
 		}

@@ -25,17 +25,15 @@ import (
 
 // nodeFlags describe the node and how it admits pods.
 type nodeFlags struct {
-	ociRuntimeFlags
+	runtimeFlags
 	capacity, reserve, nodeFile, nodeName, admissionOrder string
-	cdiDirs, nodeLabels, runtimeHandlers, unsafeSysctls   list
+	cdiDirs, nodeLabels, unsafeSysctls                    list
 
-	// What check has read of them.
-	nodeOptions admit.NodeOptions
-	handlers    []containerd.Handler
+	nodeOptions admit.NodeOptions // what check has read of them
 }
 
 func (f *nodeFlags) flags() []cli.Flag {
-	return append(f.ociRuntimeFlags.flags(),
+	return append(f.runtimeFlags.flags(),
 		&cli.StringFlag{Name: "capacity", Destination: &f.capacity, Category: categoryNode, Usage: "`LIST` of resources, such as cpu=4,memory=8Gi", DefaultText: "detected"},
 		textFlag(&f.reserve, categoryNode, "`LIST` of resources reserved for the system", "reserve", ""),
 		listFlag(&f.cdiDirs, categoryNode, "`DIR` of CDI files", "cdi-spec-dir", "/etc/cdi, /var/run/cdi"),
@@ -43,7 +41,6 @@ func (f *nodeFlags) flags() []cli.Flag {
 		&cli.StringFlag{Name: "node-name", Destination: &f.nodeName, Category: categoryNode, Usage: "`NAME` of the node", DefaultText: "the host name"},
 		listFlag(&f.nodeLabels, categoryNode, "node label `KEY=VALUE`", "node-label", ""),
 		textFlag(&f.admissionOrder, categoryNode, "`ORDER` of admission: priority or manifest", "admission-order", string(admit.ByPriority)),
-		listFlag(&f.runtimeHandlers, categoryNode, "RuntimeClass `HANDLER` as NAME=TYPE[,OPTION=VALUE]", "runtime-handler", ""),
 		listFlag(&f.unsafeSysctls, categoryNode, "allow this unsafe `SYSCTL`, which may end in *", "allow-unsafe-sysctls", ""),
 	)
 }
@@ -66,13 +63,7 @@ func (f *nodeFlags) check() (err error) {
 	if err := admit.ValidateSysctls(f.unsafeSysctls.values); err != nil {
 		return usagef("--allow-unsafe-sysctls: %w", err)
 	}
-	if f.handlers, err = containerd.ParseHandlers(f.runtimeHandlers.values); err != nil {
-		return usagef("--runtime-handler %w", err)
-	}
-	if f.ociRuntime != "" && slices.ContainsFunc(f.handlers, func(h containerd.Handler) bool { return h.Name == containerd.DefaultHandler }) {
-		return usagef("--oci-runtime %s: --runtime-handler %s=... names the default runtime as well", f.ociRuntime, containerd.DefaultHandler)
-	}
-	return nil
+	return f.runtimeFlags.check()
 }
 
 func parseLabels(pairs []string) (map[string]string, error) {
@@ -95,6 +86,34 @@ func (f *ociRuntimeFlags) flags() []cli.Flag {
 		Name: "oci-runtime", Destination: &f.ociRuntime, Category: categoryNode, Usage: "OCI `RUNTIME`: runc, crun or a path",
 		DefaultText: "runc, else crun",
 	}}
+}
+
+// runtimeFlags name the OCI runtimes of pods.
+type runtimeFlags struct {
+	ociRuntimeFlags
+	runtimeHandlers list
+
+	handlers []containerd.Handler // which check has read
+}
+
+func (f *runtimeFlags) flags() []cli.Flag {
+	return append(f.ociRuntimeFlags.flags(),
+		listFlag(&f.runtimeHandlers, categoryNode, "RuntimeClass `HANDLER` as NAME=TYPE[,OPTION=VALUE]", "runtime-handler", ""))
+}
+
+func (f *runtimeFlags) check() (err error) {
+	if f.handlers, err = containerd.ParseHandlers(f.runtimeHandlers.values); err != nil {
+		return usagef("--runtime-handler %w", err)
+	}
+	if f.ociRuntime != "" && slices.ContainsFunc(f.handlers, func(h containerd.Handler) bool { return h.Name == containerd.DefaultHandler }) {
+		return usagef("--oci-runtime %s: --runtime-handler %s=... names the default runtime as well", f.ociRuntime, containerd.DefaultHandler)
+	}
+	return nil
+}
+
+// setTo says with what to run containers.
+func (f *runtimeFlags) setTo(o *backend.Options) {
+	o.RuncPath, o.Handlers, o.StartsNothing = f.ociRuntime, f.handlers, false
 }
 
 // node returns the node that pods are admitted to: from --node, from the input, or this

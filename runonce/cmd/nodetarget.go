@@ -313,7 +313,7 @@ func (t *nodeTarget) stop(ctx context.Context, pod *v1.Pod) (string, error) {
 	if !t.readOnly {
 		return "removed", err
 	}
-	if status, serr := t.pods.Status(ctx, pod); serr == nil && !podspec.Runs(status) {
+	if status, serr := t.pods.Status(ctx, pod); serr == nil && !podspec.AnyRuns(status) {
 		err = nil // what is left of it is said of all
 	}
 	return "stopped", err

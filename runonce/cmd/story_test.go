@@ -232,7 +232,7 @@ func (s *story) runonce(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // clusterCommands are those that work with a cluster.
-var clusterCommands = []string{"run", "plan", "ps", "logs", "events", "exec", "attach", "cp", "port-forward", "describe", "top", "wait", "down"}
+var clusterCommands = []string{"run", "plan", "ps", "logs", "events", "exec", "attach", "debug", "cp", "port-forward", "describe", "top", "wait", "down"}
 
 // reach makes what the story runs on available.
 func (s *story) reach() {

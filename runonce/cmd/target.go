@@ -72,6 +72,8 @@ type target interface {
 	exec(ctx context.Context, pod *v1.Pod, container string, command runtime.Command, s engine.Streams) (int32, error)
 	// attach attaches to a container, and returns its exit code.
 	attach(ctx context.Context, pod *v1.Pod, container string, s engine.Streams) (int32, error)
+	// debug starts an ephemeral container in a pod, and returns when it runs or has ended.
+	debug(ctx context.Context, pod *v1.Pod, c v1.EphemeralContainer) error
 	// destination returns the pod or the Service that a reference names; the namespace may be "". If it is a Closer, it
 	// has to be closed.
 	destination(ctx context.Context, ref, namespace string) (portforward.Destination, error)
@@ -118,8 +120,8 @@ func (f *creationFlags) flags() []cli.Flag {
 	return []cli.Flag{boolFlag(&f.createNamespace, categoryCluster, "create namespaces that do not exist", "create-namespace")}
 }
 
-// machineFlags are flags, besides those of some categories, that mean nothing on a cluster.
-var machineFlags = []string{"cgroup-driver", "pod-pids-limit", "container-logs", "logs", "images", "user", "workdir", "env", "interval"}
+// machineFlags are flags, besides those of some categories, that mean nothing on a cluster, of all commands or of one.
+var machineFlags = []string{"cgroup-driver", "pod-pids-limit", "container-logs", "logs", "images", "interval", "exec user", "exec workdir", "exec env"}
 
 // machine returns this machine as a target.
 func (p *program) machine(o backend.Options) *nodeTarget {
@@ -152,7 +154,7 @@ func (p *program) target(f *clusterFlags, machine *nodeTarget, o clusterOptions)
 			return nil, usagef("--%s needs --kubeconfig or --context", name)
 		case f.onCluster() && name == "queue":
 			return nil, usagef("--queue is about this machine: on a cluster, pods wait for the scheduler, as long as --schedule-timeout says")
-		case f.onCluster() && (ofMachine || slices.Contains(machineFlags, name)):
+		case f.onCluster() && (ofMachine || slices.Contains(machineFlags, name) || slices.Contains(machineFlags, p.invocation.Name()+" "+name)):
 			return nil, usagef("--%s is about this machine and has no meaning on a cluster", name)
 		}
 	}

@@ -96,7 +96,7 @@ func (c *topCommand) measure(ctx context.Context, t target, refs []string) (all 
 
 // notMeasured is the error for a pod of which it is not known what it uses.
 func notMeasured(pod *v1.Pod) error {
-	if !podspec.Runs(pod.Status) {
+	if !podspec.AnyRuns(pod.Status) {
 		return fmt.Errorf("pod %q does not run", podspec.FullName(pod))
 	}
 	return fmt.Errorf("it is not known yet what pod %q uses", podspec.FullName(pod))

@@ -19,7 +19,6 @@ func TestUsage(t *testing.T) {
 		{"watch --queue " + pod, "watch: --queue needs pods that end, and watch keeps pods running: use run"},
 		{"run --kubeconfig none --queue " + pod, "--queue is about this machine: on a cluster, pods wait for the scheduler, as long as --schedule-timeout says"},
 		{"plan --kubeconfig none --queue " + pod, "--queue is about this machine: on a cluster"},
-		{"debug web", `unknown command "debug": use "runonce exec POD -- COMMAND"`},
 		{"get pods", `unknown command "get": use "runonce ps"`},
 		{"get events", `unknown command "get": use "runonce events"`},
 		{"describe pod", `describe needs a POD`},
@@ -47,7 +46,6 @@ func TestUsage(t *testing.T) {
 		{"done x", `"done" is neither a command nor an existing path; see "runonce help"`},
 		{"validtae x", `unknown command "validtae": did you mean "runonce validate"?`},
 		{"compltion", `unknown command "compltion": did you mean "runonce completion"?`},
-		{"help debug", `unknown command "debug": use "runonce exec POD`},
 		{"help kube play", `unknown command "kube": use "runonce run PATH"`},
 		{"help rnu", `unknown command "rnu": did you mean "runonce run"?`},
 		{"--rm nosuch", `"nosuch" is neither a command nor an existing path; see "runonce help"`},
@@ -108,7 +106,7 @@ func TestUsage(t *testing.T) {
 // TestCommandOrPath: what is meant as a command is not run as a path of that name.
 func TestCommandOrPath(t *testing.T) {
 	t.Chdir(t.TempDir())
-	for _, name := range []string{"log", "lgos", "debug", "kube", "Plan", "plans", "pods", "ops", "batch", "match", "manifests", "web-1"} {
+	for _, name := range []string{"log", "lgos", "kube", "Plan", "plans", "pods", "ops", "batch", "match", "manifests", "web-1"} {
 		if err := os.Mkdir(name, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +114,6 @@ func TestCommandOrPath(t *testing.T) {
 	for args, want := range map[string]string{
 		"log":           `unknown command "log": use "runonce logs POD" (the path of this name is ./log)`,
 		"lgos":          `unknown command "lgos": did you mean "runonce logs"? (the path of this name is ./lgos)`,
-		"--rm debug":    `unknown command "debug": use "runonce exec POD -- COMMAND" to run a command in a container, and "runonce logs POD" for its output (the path of this name is ./debug)`,
 		"kube play":     `unknown command "kube": use "runonce run PATH" (the path of this name is ./kube)`,
 		"plans --rerun": `unknown command "plans": did you mean "runonce plan"? (the path of this name is ./plans)`,
 		"Plan":          `unknown command "Plan": did you mean "runonce plan"? (the path of this name is ./Plan)`,

@@ -125,7 +125,7 @@ func (p *Pods) Path(pod *v1.Pod, container, id string) string {
 	if !isOf(there, pod) || id == "" {
 		return ""
 	}
-	for _, cs := range podspec.Statuses(there.Status) {
+	for _, cs := range podspec.AllStatuses(there.Status) {
 		if cs.Name != container || cs.ContainerID != id && podspec.LastTermination(cs) == nil {
 			continue
 		}

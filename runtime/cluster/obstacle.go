@@ -66,24 +66,31 @@ func (p *Pods) unschedulable(ctx context.Context, pod *v1.Pod, c v1.PodCondition
 // to start one is counted as restarts, not as errors.
 func waitingError(pod *v1.Pod) error {
 	for _, cs := range podspec.Statuses(pod.Status) {
-		w := cs.State.Waiting
-		if w == nil {
-			continue
-		}
-		if err := startError(cs); err != nil {
+		if err := waitingErrorOf(cs); err != nil {
 			return err
 		}
-		err := fmt.Errorf("container %q: %s: %s", cs.Name, w.Reason, w.Message)
-		switch w.Reason {
-		case "InvalidImageName", "ErrImageNeverPull":
-			return &failure.Error{Why: w.Reason, Final: true, Err: err}
-		case "ErrImagePull", "ImagePullBackOff":
-			// The kubelet tries for ever, whatever the registry says.
-			return &failure.Error{Why: failure.ReasonErrImagePull, Final: noAccess.MatchString(w.Message), Err: err}
-		case "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
-			"CreateContainerConfigError", "CreateContainerError", "PreCreateHookError":
-			return &failure.Error{Why: w.Reason, Final: nonRoot.MatchString(w.Message), Err: err}
-		}
+	}
+	return nil
+}
+
+func waitingErrorOf(cs v1.ContainerStatus) error {
+	w := cs.State.Waiting
+	if w == nil {
+		return nil
+	}
+	if err := startError(cs); err != nil {
+		return err
+	}
+	err := fmt.Errorf("container %q: %s: %s", cs.Name, w.Reason, w.Message)
+	switch w.Reason {
+	case "InvalidImageName", "ErrImageNeverPull":
+		return &failure.Error{Why: w.Reason, Final: true, Err: err}
+	case "ErrImagePull", "ImagePullBackOff":
+		// The kubelet tries for ever, whatever the registry says.
+		return &failure.Error{Why: failure.ReasonErrImagePull, Final: noAccess.MatchString(w.Message), Err: err}
+	case "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed",
+		"CreateContainerConfigError", "CreateContainerError", "PreCreateHookError":
+		return &failure.Error{Why: w.Reason, Final: nonRoot.MatchString(w.Message), Err: err}
 	}
 	return nil
 }

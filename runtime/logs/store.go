@@ -42,6 +42,8 @@ type Mark struct {
 	Root       string   `json:"root"`
 	Containers []string `json:"containers"`
 	Init       []string `json:"initContainers,omitempty"`
+	// Ephemeral is only set where it is asked of a pod: these containers are added when the mark was made.
+	Ephemeral []string `json:"-"`
 	// Default is the container that the pod's annotations choose, if they do.
 	Default string `json:"default,omitempty"`
 }
@@ -61,6 +63,9 @@ func (m Mark) Chosen(wanted string) string { return cmp.Or(wanted, m.Choose(), m
 // AllContainerNames).
 func (m Mark) Names() []string {
 	names := slices.Clone(m.Containers)
+	for _, name := range m.Ephemeral {
+		names = append(names, name+" (ephem)")
+	}
 	for _, name := range m.Init {
 		names = append(names, name+" (init)")
 	}

@@ -65,6 +65,14 @@ func (o *Observation) containerStatus(c *v1.Container, otherwise string, now tim
 	return s
 }
 
+// ephemeralStatus is the status of an ephemeral container, which the kubelet does not probe
+// (UpdatePodStatus of pkg/kubelet/prober).
+func (o *Observation) ephemeralStatus(c *v1.Container, otherwise string, now time.Time) v1.ContainerStatus {
+	s := o.containerStatus(c, otherwise, now)
+	s.Ready, s.Started = false, nil
+	return s
+}
+
 // whileRunning sets the state of a container that runs. While its postStart hook runs, it waits in the
 // kubelet's status.
 func (o *Observation) whileRunning(s *v1.ContainerStatus, c *v1.Container, got engine.Container, otherwise string, now time.Time) {

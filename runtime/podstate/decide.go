@@ -27,6 +27,8 @@ type Actions struct {
 	// KillPod says that the sandbox is removed too.
 	KillPod       bool
 	CreateSandbox bool
+	// Ephemeral are ephemeral containers that were never started. Whether they start says nothing of the pod.
+	Ephemeral []Start
 	// PostStart are containers that run and whose postStart hook has not passed: it is run again.
 	// They have not started yet, so those that have to wait for them do.
 	PostStart []engine.Container
@@ -79,13 +81,14 @@ func (o *Observation) decide(now time.Time) Actions {
 		return a
 	case o.restartsAll():
 		// No grace period: without hooks. Volumes and the sandbox stay.
-		return Actions{Kill: o.running(0), Discard: true}
+		return Actions{Kill: o.running(podspec.Containers(o.Pod), 0), Discard: true}
 	}
 	a := Actions{Remove: o.Stale}
 	if o.Sandbox == nil {
 		o.decideWithoutSandbox(&a)
 		return a
 	}
+	a.Ephemeral = o.Ephemeral()
 	initialized, failed := o.decideInit(&a, now)
 	if failed {
 		return o.killPod(podspec.GracePeriod(o.Pod))
@@ -112,15 +115,26 @@ func (o *Observation) decide(now time.Time) Actions {
 	return a
 }
 
-// killPod stops every container and removes the sandbox.
-func (o *Observation) killPod(grace time.Duration) Actions {
-	return Actions{Kill: o.running(grace), Remove: o.Stale, KillPod: true}
+// Ephemeral returns the ephemeral containers of which no instance has run: those are never restarted. They start
+// whatever the other containers do.
+func (o *Observation) Ephemeral() (all []Start) {
+	for _, c := range podspec.Ephemeral(o.Pod) {
+		if known, ok := o.Containers[c.Name]; !ok || known.State == engine.StateCreated {
+			all = append(all, o.next(c))
+		}
+	}
+	return all
 }
 
-// running returns the containers that run, in spec order.
-func (o *Observation) running(grace time.Duration) []Kill {
+// killPod stops every container and removes the sandbox.
+func (o *Observation) killPod(grace time.Duration) Actions {
+	return Actions{Kill: o.running(podspec.AllContainers(o.Pod), grace), Remove: o.Stale, KillPod: true}
+}
+
+// running returns those of the containers that run.
+func (o *Observation) running(containers []*v1.Container, grace time.Duration) []Kill {
 	var all []Kill
-	for _, def := range podspec.Containers(o.Pod) {
+	for _, def := range containers {
 		if c := o.Containers[def.Name]; c.State == engine.StateRunning {
 			all = append(all, Stopping(c, grace))
 		}
@@ -132,7 +146,7 @@ func (o *Observation) running(grace time.Duration) []Kill {
 // in a reboot. What still runs is in namespaces that nothing can reach any more.
 func (o *Observation) decideWithoutSandbox(a *Actions) {
 	if len(o.Containers) > 0 {
-		a.KillPod, a.Kill = true, o.running(podspec.GracePeriod(o.Pod))
+		a.KillPod, a.Kill = true, o.running(podspec.AllContainers(o.Pod), podspec.GracePeriod(o.Pod))
 	}
 	if o.Pod.Spec.RestartPolicy == v1.RestartPolicyNever && len(o.Containers) > 0 && !o.onlyCreated() {
 		// The kubelet leaves such a pod as it is for ever if a container has yet to run.

@@ -84,7 +84,7 @@ func (o *Observation) SetContainers(all []engine.Container) {
 func newest(pod *v1.Pod, all []engine.Container) (byName map[string]engine.Container, stale []string) {
 	byName = make(map[string]engine.Container, len(all))
 	known := map[string]bool{PauseName: SharesProcesses(pod)}
-	for _, def := range podspec.Containers(pod) {
+	for _, def := range podspec.AllContainers(pod) {
 		known[def.Name] = true
 	}
 	for _, c := range all {
@@ -101,11 +101,14 @@ func newest(pod *v1.Pod, all []engine.Container) (byName map[string]engine.Conta
 	return byName, stale
 }
 
-// LastRun returns the number of the last instance of each container that ran. One that was created
-// and never ran is left out: the next start makes it again, with the same number.
+// LastRun returns the number of the last instance of each container that ran and may run again. One that was
+// created and never ran is left out: the next start makes it again, with the same number.
 func (o *Observation) LastRun() map[string]int {
 	last := make(map[string]int, len(o.Containers))
 	for name, c := range o.Containers {
+		if podspec.IsEphemeral(o.Pod, name) {
+			continue
+		}
 		last[name] = c.Attempt
 		if c.State == engine.StateCreated {
 			last[name]--

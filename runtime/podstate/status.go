@@ -31,6 +31,9 @@ func Status(o *Observation, now time.Time) v1.PodStatus {
 	for i := range o.Pod.Spec.Containers {
 		s.ContainerStatuses = append(s.ContainerStatuses, o.containerStatus(&o.Pod.Spec.Containers[i], reason, now))
 	}
+	for _, c := range podspec.Ephemeral(o.Pod) {
+		s.EphemeralContainerStatuses = append(s.EphemeralContainerStatuses, o.ephemeralStatus(c, reason, now))
+	}
 	s.Phase = phase(o.Pod, s, initialized)
 	o.failure(&s, now)
 	s.Conditions = conditions(o.Pod, s, initialized, o.Sandbox != nil)
@@ -39,7 +42,7 @@ func Status(o *Observation, now time.Time) v1.PodStatus {
 	}
 	o.addProbeMessages(s.Conditions)
 	o.setTransitionTimes(&s)
-	truncateMessages(podspec.Statuses(s))
+	truncateMessages(podspec.AllStatuses(s))
 	return s
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // idleTimeout is how long a connection with streams may have nothing to say, as in the kubelet
@@ -39,7 +41,6 @@ func (p *Provider) Handlers(assigned api.PodListerFunc) api.PodHandlerConfig {
 func (p *Provider) runningPods(ctx context.Context) ([]*v1.Pod, error) {
 	pods, err := p.GetPods(ctx)
 	return slices.DeleteFunc(pods, func(pod *v1.Pod) bool {
-		all := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
-		return !slices.ContainsFunc(all, func(cs v1.ContainerStatus) bool { return cs.State.Running != nil })
+		return !slices.ContainsFunc(podspec.AllStatuses(pod.Status), func(cs v1.ContainerStatus) bool { return cs.State.Running != nil })
 	}), err
 }

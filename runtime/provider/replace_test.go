@@ -184,3 +184,34 @@ func TestUpdateRestartsOnlyForImages(t *testing.T) {
 		})
 	}
 }
+
+// TestEphemeralContainers: those that an update adds are started beside the containers of the pod, which go on, and end
+// with it.
+func TestEphemeralContainers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		p, r := n.watched(t.Context(), t)
+		web := newPod("web", v1.RestartPolicyAlways, "sleep")
+		create(t, p, web)
+		for _, args := range [][]string{{"sleep"}, {"exit", "3"}} {
+			web = web.DeepCopy()
+			web.Spec.EphemeralContainers = append(web.Spec.EphemeralContainers, v1.EphemeralContainer{
+				TargetContainerName: web.Spec.Containers[0].Name,
+				EphemeralContainerCommon: v1.EphemeralContainerCommon{
+					Name: "debug-" + args[0], Image: web.Spec.Containers[0].Image, Args: args, ImagePullPolicy: v1.PullIfNotPresent,
+				},
+			})
+			must(t, p.UpdatePod(t.Context(), web))
+			time.Sleep(time.Hour)
+		}
+		all := podNamed(t, p, "web").Status.EphemeralContainerStatuses
+		if len(all) != 2 || all[0].State.Running == nil || all[1].State.Terminated == nil || all[1].State.Terminated.ExitCode != 3 || all[1].RestartCount != 0 {
+			t.Errorf("ephemeral containers: %+v", all)
+		}
+		want(t, "the pod", line(podNamed(t, p, "web")), "web Running running 0")
+		remove(t, p, web)
+		want(t, "left", len(n.sandboxes.Left()), 0)
+		want(t, "notified last", r.lines()[len(r.lines())-1], "web Failed exit 143")
+	})
+}

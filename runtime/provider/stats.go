@@ -48,7 +48,7 @@ func (p *Provider) podStats(ctx context.Context, pod *v1.Pod) stats.PodStats {
 		p.log.WarnContext(ctx, "could not look for the processes of the pod", "pod", podspec.FullName(pod), "error", err)
 	}
 	var sum usage
-	for _, cs := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
+	for _, cs := range podspec.AllStatuses(pod.Status) {
 		pid, running := pids[cs.Name]
 		if !running || cs.State.Running == nil {
 			continue

@@ -38,6 +38,7 @@ func TestDefinition(t *testing.T) {
 		{name: "another image", record: Pod{Started: time.Unix(1, 0)}, change: func(p *v1.Pod) { p.Spec.Containers[0].Image = "y" }, own: true, path: "/a"},
 		{name: "another label", record: Pod{Started: time.Unix(1, 0)}, change: func(p *v1.Pod) { p.Labels = map[string]string{"a": "b"} }, own: true, path: "/a"},
 		{name: "another annotation", record: Pod{Started: time.Unix(1, 0)}, change: func(p *v1.Pod) { p.Annotations["own"] = "2" }, own: true, path: "/a"},
+		{name: "another ephemeral container", record: Pod{Started: time.Unix(1, 0)}, change: addEphemeral("b"), own: true, path: "/a"},
 		{name: "never started", change: func(p *v1.Pod) { p.Spec.Containers[0].Image = "y" }, defined: true, path: "/a"},
 		{
 			name: "damaged", record: Pod{Started: time.Unix(1, 0), Failed: &Failure{Reason: reasonDamaged}}, defined: true, path: "/a",
@@ -67,5 +68,28 @@ func TestDefinition(t *testing.T) {
 		if r.Pod.Status.Phase != "" {
 			t.Errorf("%s: the status is recorded", tt.name)
 		}
+	}
+}
+
+func addEphemeral(name string) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, v1.EphemeralContainer{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: name}})
+	}
+}
+
+// TestDefineKeepsEphemeral: a definition without the ephemeral containers of the pod is no other one, and does not
+// remove them.
+func TestDefineKeepsEphemeral(t *testing.T) {
+	t.Parallel()
+	pod := newPod("web")
+	r := Pod{Started: time.Unix(1, 0), Pod: pod.DeepCopy()}
+	addEphemeral("a")(r.Pod)
+	if !r.DefinedBy(pod) {
+		t.Error("the pod of the manifest is another one")
+	}
+	addEphemeral("b")(pod)
+	r.Define(pod)
+	if got := r.Pod.Spec.EphemeralContainers; len(got) != 2 || got[0].Name != "a" || got[1].Name != "b" {
+		t.Errorf("ephemeral containers %v", got)
 	}
 }

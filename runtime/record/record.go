@@ -127,19 +127,37 @@ func (p *Pod) Definition(pod *v1.Pod) *v1.Pod {
 // DefinedBy reports whether the pod, by its Definition, is as the given one, wherever that was read from.
 func (p *Pod) DefinedBy(pod *v1.Pod) bool {
 	own := p.Definition(pod)
-	return own == pod || equality.Semantic.DeepEqual(own.Spec, pod.Spec) && maps.Equal(own.Labels, pod.Labels) &&
+	return own == pod || equality.Semantic.DeepEqual(own.Spec, withEphemeral(pod, own).Spec) && maps.Equal(own.Labels, pod.Labels) &&
 		maps.Equal(withoutOrigin(own.Annotations), withoutOrigin(pod.Annotations))
 }
 
-// Define gives a pod that was started another definition, with the same UID. Where it was read from stays.
+// Define gives a pod that was started another definition, with the same UID. Where it was read from stays, as do the
+// ephemeral containers.
 func (p *Pod) Define(pod *v1.Pod) {
 	if p.Started.IsZero() {
 		return
 	}
 	old := p.Pod
-	p.Pod = pod.DeepCopy()
+	p.Pod = withEphemeral(pod, old).DeepCopy()
 	p.Pod.Status = v1.PodStatus{}
 	p.adopt(old)
+}
+
+// SetEphemeral sets the ephemeral containers.
+func (p *Pod) SetEphemeral(all []v1.EphemeralContainer) {
+	own := *p.Pod
+	own.Spec.EphemeralContainers = all
+	p.Pod = &own
+}
+
+// withEphemeral returns the pod with the ephemeral containers that it had, in their order, and its own.
+func withEphemeral(pod, old *v1.Pod) *v1.Pod {
+	if len(old.Spec.EphemeralContainers) == 0 {
+		return pod
+	}
+	all := *pod
+	all.Spec.EphemeralContainers = podspec.MergeEphemeral(old, pod)
+	return &all
 }
 
 // origin are the annotations that say where a pod was read from.

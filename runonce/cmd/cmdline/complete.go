@@ -123,7 +123,8 @@ func (l *commandLine) values(name string) []string {
 	switch {
 	case takesFile(findFlag(l.Command, name)):
 		return []string{files}
-	case slices.Contains(names(f), "container"):
+	case l.Command.Name == "debug" && name != "target": // its container is a new one
+	case slices.Contains(names(f), "container"), slices.Contains(names(f), "target"):
 		return l.containers()
 	}
 	return nil

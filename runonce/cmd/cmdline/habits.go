@@ -28,7 +28,6 @@ var habits = map[string]string{
 	"log":    `use "runonce logs POD"`,
 	"load":   importHabit, "import": importHabit, "pull": `use "runonce images pull PATH"`, "save": `use "runonce images bundle"`,
 	"image": `use "runonce images list"`, "rmi": `use "runonce images rm IMAGE"`,
-	"debug":  attachHabit,
 	"enable": unitHabit, "disable": unitHabit,
 }
 
@@ -41,7 +40,6 @@ const (
 	eventsHabit = `use "runonce events"`
 	usageHabit  = `use "runonce top"`
 	importHabit = `use "runonce images import PATH"`
-	attachHabit = `use "runonce exec POD -- COMMAND" to run a command in a container, and "runonce logs POD" for its output`
 	unitHabit   = `this is for systemd, as in "systemctl enable runonce.service"`
 )
 

@@ -63,6 +63,7 @@ func Conform(t *testing.T, open func(t *testing.T) Subject) {
 		{"events", conformEvents},
 		{"images", conformImages},
 		{"a pause process", conformPause},
+		{"the process namespace of another container", conformTarget},
 		{"a later process finds what runs", conformReopen},
 		{"a later process finds the exit code", conformReopenExit},
 	}

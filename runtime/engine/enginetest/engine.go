@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
@@ -82,8 +84,9 @@ type Engine struct {
 // process is a container with its scripted life.
 type process struct {
 	engine.Container
-	life  Behavior
-	pause bool
+	life Behavior
+	// within is the path of the process namespace of another container in which it runs, "" for one of its own.
+	within string
 	// stdin says that it has an input, and stdinOnce that this ends with the first one who attaches.
 	stdin, stdinOnce bool
 	timer            *time.Timer
@@ -114,7 +117,7 @@ func (e *Engine) Start(ctx context.Context, c engine.ContainerConfig) error {
 	}
 	now := time.Now()
 	e.lastPID++
-	p := &process{life: life, pause: c.Pause, stdin: c.Stdin, stdinOnce: c.StdinOnce, started: make(chan struct{}), done: make(chan struct{}), Container: engine.Container{
+	p := &process{life: life, within: processNamespace(c.Spec), stdin: c.Stdin, stdinOnce: c.StdinOnce, started: make(chan struct{}), done: make(chan struct{}), Container: engine.Container{
 		ID: c.ID, PodUID: c.PodUID, Name: c.Name, Attempt: c.Attempt, Image: c.Image, ImageID: img.ID, ImageDigest: img.Digest,
 		LogPath: c.LogPath, Labels: c.Labels, Last: c.Last, State: engine.StateCreated, PID: e.lastPID, CreatedAt: now, StartedAt: now,
 	}}
@@ -169,6 +172,7 @@ func (e *Engine) exit(p *process, code int32) {
 	if p.State != engine.StateRunning {
 		return
 	}
+	own := fmt.Sprintf("/proc/%d/ns/pid", p.PID)
 	p.State, p.PID = engine.StateExited, 0
 	p.Exit = engine.Exit{
 		ContainerID: p.ID, Attempt: p.Attempt, ExitCode: code, OOMKilled: p.life.OOM,
@@ -179,14 +183,25 @@ func (e *Engine) exit(p *process, code int32) {
 		e.send(engine.EventOOM, p)
 	}
 	e.send(engine.EventExited, p)
-	if p.pause {
-		// The kernel ends a process namespace with its first process.
-		for _, other := range e.containers {
-			if other.PodUID == p.PodUID {
-				e.exit(other, 128+int32(syscall.SIGKILL))
-			}
+	// The kernel ends a process namespace with its first process.
+	for _, other := range e.containers {
+		if other.within == own {
+			e.exit(other, 128+int32(syscall.SIGKILL))
 		}
 	}
+}
+
+// processNamespace returns the path of the process namespace of a spec, "" for a new one.
+func processNamespace(s *specs.Spec) string {
+	if s == nil || s.Linux == nil {
+		return ""
+	}
+	for _, ns := range s.Linux.Namespaces {
+		if ns.Type == specs.PIDNamespace {
+			return ns.Path
+		}
+	}
+	return ""
 }
 
 // Kill ends a running container from outside, as the kernel or an operator would.

@@ -191,6 +191,8 @@ func reference(pod *v1.Pod, container string) *v1.ObjectReference {
 	case def == nil:
 	case slices.ContainsFunc(pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == container }):
 		ref.FieldPath = fmt.Sprintf("spec.initContainers{%s}", container)
+	case podspec.IsEphemeral(pod, container):
+		ref.FieldPath = fmt.Sprintf("spec.ephemeralContainers{%s}", container)
 	default:
 		ref.FieldPath = fmt.Sprintf("spec.containers{%s}", container)
 	}
