@@ -86,12 +86,7 @@ func (c *attachCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer t.close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer c.restoreTerminal()
-	code, err := c.attach(ctx, t)
-	return passOn(ctx, code, err)
+	return c.inContainer(ctx, t, c.attach)
 }
 
 func (c *attachCommand) attach(ctx context.Context, t target) (int32, error) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -78,23 +77,16 @@ func profile(name string) (*v1.SecurityContext, error) {
 
 // parse takes the pod and the command from the arguments.
 func (c *debugCommand) parse() error {
-	before, command := c.invocation.Separated()
+	pod, command, err := c.podAndCommand()
 	switch {
-	case len(before) == 0:
-		return usagef("debug needs a POD")
-	case len(before) > 1:
-		return usagef(`put "--" before the command: runonce debug %s -- %s`, before[0], strings.Join(slices.Concat(before[1:], command), " "))
+	case err != nil:
+		return err
 	case c.image == "":
 		return usagef("debug needs an image: --image IMAGE")
 	}
-	for _, e := range c.env.values {
-		if key, _, ok := strings.Cut(e, "="); !ok || key == "" {
-			return usagef("--env %q: must be KEY=VALUE", e)
-		}
-	}
-	c.pod, c.namespace, c.command = before[0], c.podNamespace, command
-	_, err := profile(c.profile)
-	return err
+	c.pod, c.namespace, c.command = pod, c.podNamespace, command
+	_, err = profile(c.profile)
+	return cmp.Or(checkEnv(c.env.values), err)
 }
 
 func (c *debugCommand) run(ctx context.Context, _ []string) error {
@@ -110,12 +102,7 @@ func (c *debugCommand) run(ctx context.Context, _ []string) error {
 	if err != nil {
 		return err
 	}
-	defer t.close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer c.restoreTerminal()
-	code, err := c.debug(ctx, t)
-	return passOn(ctx, code, err)
+	return c.inContainer(ctx, t, c.debug)
 }
 
 func (c *debugCommand) debug(ctx context.Context, t target) (int32, error) {

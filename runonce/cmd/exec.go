@@ -70,12 +70,7 @@ func (c *execCommand) run(ctx context.Context, _ []string) error {
 	if err != nil {
 		return err
 	}
-	defer t.close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer c.restoreTerminal()
-	code, err := c.exec(ctx, t)
-	return passOn(ctx, code, err)
+	return c.inContainer(ctx, t, c.exec)
 }
 
 func (c *execCommand) exec(ctx context.Context, t target) (int32, error) {
@@ -85,6 +80,17 @@ func (c *execCommand) exec(ctx context.Context, t target) (int32, error) {
 		return 0, err
 	}
 	return t.exec(ctx, pod, container, c.Command, s)
+}
+
+// inContainer has something done in a container of the target, and the program end with the exit code of that. It closes
+// the target.
+func (c *console) inContainer(ctx context.Context, t target, do func(context.Context, target) (int32, error)) error {
+	defer t.close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer c.restoreTerminal()
+	code, err := do(ctx, t)
+	return passOn(ctx, code, err)
 }
 
 // passOn returns the error that has the program end with the exit code of what ran in a container.
@@ -105,21 +111,36 @@ func passOn(ctx context.Context, code int32, err error) error {
 
 // parse takes the pod and the command from the arguments.
 func (c *execCommand) parse() error {
-	before, command := c.invocation.Separated()
+	pod, command, err := c.podAndCommand()
 	switch {
-	case len(before) == 0:
-		return usagef("exec needs a POD")
-	case len(before) > 1:
-		return usagef(`put "--" before the command: runonce exec %s -- %s`, before[0], strings.Join(slices.Concat(before[1:], command), " "))
+	case err != nil:
+		return err
 	case len(command) == 0:
-		return usagef("exec needs a COMMAND: runonce exec %s -- COMMAND", before[0])
+		return usagef("exec needs a COMMAND: runonce exec %s -- COMMAND", pod)
 	}
-	for _, e := range c.env.values {
+	c.pod, c.namespace, c.Args, c.Env = pod, c.podNamespace, command, c.env.values
+	return checkEnv(c.env.values)
+}
+
+// podAndCommand returns the only argument, and the command after "--".
+func (p *program) podAndCommand() (pod string, command []string, err error) {
+	before, command := p.invocation.Separated()
+	switch name := p.invocation.Name(); {
+	case len(before) == 0:
+		return "", nil, usagef("%s needs a POD", name)
+	case len(before) > 1:
+		return "", nil, usagef(`put "--" before the command: runonce %s %s -- %s`, name, before[0], strings.Join(slices.Concat(before[1:], command), " "))
+	}
+	return before[0], command, nil
+}
+
+// checkEnv refuses what is no variable.
+func checkEnv(pairs []string) error {
+	for _, e := range pairs {
 		if key, _, ok := strings.Cut(e, "="); !ok || key == "" {
 			return usagef("--env %q: must be KEY=VALUE", e)
 		}
 	}
-	c.pod, c.namespace, c.Args, c.Env = before[0], c.podNamespace, command, c.env.values
 	return nil
 }
 
