@@ -113,7 +113,7 @@ func (m machine) run(t *testing.T, want int, args ...string) (stdout, stderr str
 // clear takes everything down and fails the test when anything stays.
 func (m machine) clear(t *testing.T) {
 	t.Helper()
-	m.once(t, "down", "--all")
+	m.once(t, "down", "--all", "--logs")
 	nothingLeft(t, m.dir)
 }
 
