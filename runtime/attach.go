@@ -57,25 +57,24 @@ func (p *Pods) Exec(ctx context.Context, pod *v1.Pod, container string, c Comman
 }
 
 // Attach takes part in the input and the output of a running container of the pod until it ends, and returns its exit
-// code. The output of one that has neither an input nor a terminal is that of its log, from now on. With s.Recent, that
-// of one that has ended is that of its log.
+// code. The output of one that has neither an input nor a terminal is that of its log, from now on.
 func (p *Pods) Attach(ctx context.Context, pod *v1.Pod, container string, s engine.Streams) (int32, error) {
 	changes, err := p.Changes(ctx, pod) // none may be missed
 	if err != nil {
 		return 0, err
 	}
-	begun, started := false, s.Started
-	s.Started = func() {
-		if begun = true; started != nil {
-			started()
-		}
+	obs, err := p.observe(ctx, pod)
+	if err != nil {
+		return 0, err
 	}
-	at, err := p.attach(ctx, pod, container, s)
-	if err != nil && s.Recent && !begun && ctx.Err() == nil {
-		// It may have ended meanwhile.
-		if now, lerr := p.instance(ctx, pod, container); lerr == nil && now.ID == at.ID && now.State == engine.StateExited {
-			err = p.followAll(ctx, pod, at, s, logs.Options{})
-		}
+	at, spec := obs.Containers[container], podspec.Container(obs.Pod, container)
+	switch {
+	case at.State != engine.StateRunning || spec == nil:
+		err = fmt.Errorf("container %q of pod %q is not running", container, podspec.FullName(pod))
+	case spec.Stdin || spec.TTY:
+		err = p.o.Engine.Attach(ctx, at.ID, s)
+	default:
+		err = p.FollowLog(ctx, pod, FollowedLog{Path: at.LogPath}, logs.Sinks{Stdout: s.Stdout, Stderr: s.Stderr}, logs.Options{Since: time.Now()})
 	}
 	if err != nil {
 		return 0, err
@@ -83,40 +82,23 @@ func (p *Pods) Attach(ctx context.Context, pod *v1.Pod, container string, s engi
 	return p.awaitExit(ctx, pod, at.ID, changes)
 }
 
+// ExitCode waits until the newest instance of a container of the pod has ended, and returns its exit code.
+func (p *Pods) ExitCode(ctx context.Context, pod *v1.Pod, container string) (int32, error) {
+	changes, err := p.Changes(ctx, pod) // none may be missed
+	if err != nil {
+		return 0, err
+	}
+	obs, err := p.observe(ctx, pod)
+	if err != nil {
+		return 0, err
+	}
+	return p.awaitExit(ctx, pod, obs.Containers[container].ID, changes)
+}
+
 // AttachInstance takes part in the input and the output of an instance of a container, which may be about to start,
 // until its output ends.
 func (p *Pods) AttachInstance(ctx context.Context, id string, s engine.Streams) error {
 	return p.o.Engine.Attach(ctx, id, s)
-}
-
-// attach attaches to the newest instance of a container, and returns that.
-func (p *Pods) attach(ctx context.Context, pod *v1.Pod, container string, s engine.Streams) (engine.Container, error) {
-	obs, err := p.observe(ctx, pod)
-	if err != nil {
-		return engine.Container{}, err
-	}
-	at, spec := obs.Containers[container], podspec.Container(obs.Pod, container)
-	switch {
-	case at.State != engine.StateRunning || spec == nil:
-		return at, fmt.Errorf("container %q of pod %q is not running", container, podspec.FullName(pod))
-	case spec.Stdin || spec.TTY:
-		return at, p.o.Engine.Attach(ctx, at.ID, s)
-	}
-	return at, p.followAll(ctx, pod, at, s, logs.Options{Since: time.Now()})
-}
-
-// instance returns the newest instance of a container.
-func (p *Pods) instance(ctx context.Context, pod *v1.Pod, container string) (engine.Container, error) {
-	obs, err := p.observe(ctx, pod)
-	if err != nil {
-		return engine.Container{}, err
-	}
-	return obs.Containers[container], nil
-}
-
-// followAll copies the log of an instance until that has ended.
-func (p *Pods) followAll(ctx context.Context, pod *v1.Pod, at engine.Container, s engine.Streams, o logs.Options) error {
-	return p.FollowLog(ctx, pod, FollowedLog{Path: at.LogPath}, logs.Sinks{Stdout: s.Stdout, Stderr: s.Stderr}, o)
 }
 
 // awaitExit waits for the end of an instance of a container, and returns its exit code.

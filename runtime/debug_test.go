@@ -1,7 +1,6 @@
 package runtime_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -166,25 +165,24 @@ func TestSyncEphemeral(t *testing.T) {
 	})
 }
 
-// TestAttachEnded: with the recent output, one may attach to a container that has ended already.
-func TestAttachEnded(t *testing.T) {
+// TestExitCode: the exit code of a container is known when it has ended.
+func TestExitCode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n, pod, ctx := newNode(t), testPod(v1.RestartPolicyNever, "exit 4 bye", "sleep"), t.Context()
+		n, pod, ctx := newNode(t), testPod(v1.RestartPolicyNever, "exit 4 bye", "sleep 1h"), t.Context()
 		p := n.pods(ctx, t)
 		if err := p.Sync(ctx, pod); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		var out bytes.Buffer
-		s := engine.Streams{Stdout: &out, Stderr: &out}
-		if _, err := p.Attach(ctx, pod, "c0", s); err == nil {
-			t.Error("attached to what has ended")
+		for container, want := range map[string]string{"c0": "4 <nil>", "c1": "0 <nil>"} {
+			code, err := p.ExitCode(ctx, pod, container)
+			if got := fmt.Sprint(code, err); got != want {
+				t.Errorf("%s: %s, want %s", container, got, want)
+			}
 		}
-		s.Recent = true
-		code, err := p.Attach(ctx, pod, "c0", s)
-		if got := fmt.Sprint(code, err, out.String()); got != "4 <nil>bye\n" {
-			t.Errorf("%q", got)
+		if _, err := p.ExitCode(ctx, pod, "none"); err == nil {
+			t.Error("there is an exit code of no container")
 		}
 	})
 }

@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
@@ -44,6 +45,7 @@ func (c *console) makeRaw(ctx context.Context) {
 		c.log.WarnContext(ctx, "could not set up the terminal", "error", err)
 		return
 	}
+	restore = sync.OnceFunc(restore)
 	c.restore.Store(&restore)
 }
 

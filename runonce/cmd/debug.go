@@ -12,6 +12,7 @@ import (
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests/validation"
+	"github.com/runonce/runonce/runtime/engine"
 )
 
 // debugCommand is "debug".
@@ -110,31 +111,42 @@ func (c *debugCommand) debug(ctx context.Context, t target) (int32, error) {
 	if err != nil {
 		return 0, err
 	}
-	s := c.streams(ctx, c.streamFlags)
-	s.Recent = true
-	container, err := c.newContainer(pod, s.TTY)
+	container, err := c.newContainer(pod)
 	if err != nil {
 		return 0, err
 	}
 	if c.container == "" {
 		c.println(fmt.Sprintf("Defaulting debug container name to %s.", container.Name))
 	}
-	if err := t.debug(ctx, pod, container); err != nil {
+	if !c.interactive() {
+		if err := t.debug(ctx, pod, container, nil); err != nil {
+			return 0, err
+		}
+		_, err = fmt.Fprintln(c.io.Stdout, container.Name)
 		return 0, err
 	}
-	if !c.stdin && !c.tty {
-		_, err := fmt.Fprintln(c.io.Stdout, container.Name)
-		return 0, err
-	}
-	if s.TTY {
+	if container.TTY {
 		c.println("If you don't see a command prompt, try pressing enter.")
 	}
-	return t.attach(ctx, pod, container.Name, s)
+	i := &interaction{console: c.console, pod: pod, container: (*v1.Container)(&container.EphemeralContainerCommon)}
+	ctx = i.prepare(ctx, c.streamFlags)
+	defer i.end()
+	if err := t.debug(ctx, pod, container, i); err != nil {
+		return 0, err
+	}
+	if err := i.wait(ctx); err != nil {
+		return 0, err
+	}
+	return t.exitCode(ctx, pod, container.Name)
 }
 
+// interactive says whether debug attaches to the container.
+func (c *debugCommand) interactive() bool { return c.stdin || c.tty }
+
 // newContainer returns the container that is asked for. Without a terminal, its input ends with ours.
-func (c *debugCommand) newContainer(pod *v1.Pod, tty bool) (v1.EphemeralContainer, error) {
+func (c *debugCommand) newContainer(pod *v1.Pod) (v1.EphemeralContainer, error) {
 	rights, err := profile(c.profile)
+	tty := c.tty && (!c.stdin || c.io.Terminal != nil)
 	e := v1.EphemeralContainer{TargetContainerName: c.beside, EphemeralContainerCommon: v1.EphemeralContainerCommon{
 		Name: cmp.Or(c.container, debuggerName(pod)), Image: c.image, ImagePullPolicy: v1.PullPolicy(c.policy), Command: c.command,
 		Stdin: c.stdin, StdinOnce: c.stdin && !tty, TTY: tty, SecurityContext: rights,
@@ -156,7 +168,7 @@ func debuggerName(pod *v1.Pod) string {
 }
 
 // debug starts an ephemeral container in a pod of this machine.
-func (t *nodeTarget) debug(ctx context.Context, pod *v1.Pod, c v1.EphemeralContainer) error {
+func (t *nodeTarget) debug(ctx context.Context, pod *v1.Pod, c v1.EphemeralContainer, i *interaction) error {
 	rules, err := validation.New("", pod.Namespace)
 	if err != nil {
 		return err
@@ -164,6 +176,7 @@ func (t *nodeTarget) debug(ctx context.Context, pod *v1.Pod, c v1.EphemeralConta
 	if c, err = rules.Ephemeral(pod, c); err != nil {
 		return err
 	}
+	t.interacts, t.interaction = i != nil, i
 	if err := t.connect(ctx); err != nil {
 		return err
 	}
@@ -174,8 +187,25 @@ func (t *nodeTarget) debug(ctx context.Context, pod *v1.Pod, c v1.EphemeralConta
 	return t.pods.Debug(ctx, pod, c)
 }
 
+// exitCode returns the exit code of a container of this machine.
+func (t *nodeTarget) exitCode(ctx context.Context, pod *v1.Pod, container string) (int32, error) {
+	return t.pods.ExitCode(ctx, pod, container)
+}
+
 // debug starts an ephemeral container in a pod of the cluster.
-func (t *clusterTarget) debug(ctx context.Context, pod *v1.Pod, c v1.EphemeralContainer) error {
+func (t *clusterTarget) debug(ctx context.Context, pod *v1.Pod, c v1.EphemeralContainer, i *interaction) error {
 	defer t.display.Wait(fmt.Sprintf("waiting for container %q to run", c.Name))()
-	return t.pods.Debug(ctx, pod, c)
+	if err := t.pods.Debug(ctx, pod, c); err != nil || i == nil {
+		return err
+	}
+	i.begin(func(ctx context.Context, s engine.Streams, start func()) error {
+		start()
+		return t.takePart(ctx, i, s)
+	})
+	return nil
+}
+
+// exitCode returns the exit code of a container of the cluster.
+func (t *clusterTarget) exitCode(ctx context.Context, pod *v1.Pod, container string) (int32, error) {
+	return t.pods.ExitCode(ctx, pod, container)
 }

@@ -43,7 +43,7 @@ func TestDebug(t *testing.T) {
 	}{
 		{args: "web --image localhost/box:1 -c one", stdout: "one\n"},
 		{args: "-n default pod/web --image localhost/box:1 -c two -- box echo -c x", stdout: "two\n"},
-		{args: "-i web --image localhost/box:1 -c three -- box listen", stdout: "in "},
+		{args: "-i web --image localhost/box:1 -c three -- box listen", stdout: "listening\nin "},
 		{args: "-it web --image localhost/box:1 -c four", stdout: "in ", stderr: "Unable to use a TTY: input is not a terminal\n"},
 		{args: "", code: 125, stderr: "runonce: debug needs a POD\n"},
 		{args: "web", code: 125, stderr: "runonce: debug needs an image: --image IMAGE\n"},

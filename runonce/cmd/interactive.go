@@ -1,12 +1,14 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -103,6 +105,32 @@ func (i *interaction) of(pod *v1.Pod, container string) bool {
 	return i != nil && pod.UID == i.pod.UID && container == i.container.Name
 }
 
+// prepare makes this process ready for the container, until end is called.
+func (i *interaction) prepare(ctx context.Context, f streamFlags) context.Context {
+	ctx, i.end = context.WithCancel(ctx)
+	i.do = func(work func(context.Context)) { go work(ctx) }
+	if !i.io.StderrTerminal {
+		i.configureDisplay(ctx, true) // the container writes there
+	}
+	if f.stdin && f.tty && i.io.Terminal == nil {
+		i.println(noTerminal)
+	}
+	return ctx
+}
+
+// wait waits until the container has ended, and returns why its output is not complete.
+func (i *interaction) wait(ctx context.Context) error {
+	i.mu.Lock()
+	a := i.now
+	i.mu.Unlock()
+	select {
+	case <-a.ended:
+		return a.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // begin attaches to an instance.
 func (i *interaction) begin(attach func(ctx context.Context, s engine.Streams, start func()) error) *attachment {
 	a := &attachment{attached: make(chan struct{}), started: make(chan struct{}), ended: make(chan struct{})}
@@ -117,7 +145,7 @@ func (i *interaction) begin(attach func(ctx context.Context, s engine.Streams, s
 	i.do(func(ctx context.Context) {
 		defer close(a.ended)
 		defer i.restoreTerminal()
-		s := i.streams(ctx, streamFlags{stdin: true, tty: i.container.TTY && i.io.Terminal != nil})
+		s := i.streams(ctx, streamFlags{stdin: i.container.Stdin, tty: i.container.TTY && i.io.Terminal != nil})
 		makeRaw := s.Started
 		leaveScreen = func() {
 			i.configureDisplay(ctx, true)
@@ -126,7 +154,9 @@ func (i *interaction) begin(attach func(ctx context.Context, s engine.Streams, s
 			}
 		}
 		s.Started = func() { close(a.attached) }
-		s.Stdin, s.TTY = heldBack{s.Stdin, a}, i.container.TTY
+		if s.TTY = i.container.TTY; s.Stdin != nil {
+			s.Stdin = heldBack{s.Stdin, a}
+		}
 		a.err = attach(ctx, s, a.start)
 	})
 	return a
@@ -194,14 +224,7 @@ func (c *runCommand) interact(ctx context.Context, t target) (conclude func([]ru
 	if i == nil {
 		return func([]runonce.Result) {}
 	}
-	ctx, i.end = context.WithCancel(ctx)
-	i.do = func(work func(context.Context)) { go work(ctx) }
-	if !c.io.StderrTerminal {
-		c.configureDisplay(ctx, true) // the container writes there
-	}
-	if c.tty && c.io.Terminal == nil {
-		c.println(noTerminal)
-	}
+	ctx = i.prepare(ctx, c.streamFlags)
 	t.interact(ctx, i)
 	return func(results []runonce.Result) {
 		_, err := report.ExitCodeFrom(results, c.exitCodeFrom)
@@ -246,12 +269,31 @@ func (t *clusterTarget) interact(_ context.Context, i *interaction) {
 		}
 		start()
 		if !runs {
-			o := logOptions{container: i.container.Name, tail: notGiven}
-			return t.copyLog(ctx, i.pod, i.container.Name, o, logs.Sinks{Stdout: s.Stdout, Stderr: s.Stderr})
+			return t.showLog(ctx, i, s)
 		}
-		_, err = t.pods.Attach(ctx, i.pod, i.container.Name, s)
-		return err
+		return t.takePart(ctx, i, s)
 	})
+}
+
+// takePart attaches to the container, which runs, or shows the log of one that has ended before it was attached to.
+func (t *clusterTarget) takePart(ctx context.Context, i *interaction, s engine.Streams) error {
+	var seen atomic.Bool
+	own := s
+	own.Stdout, own.Stderr = noticed(s.Stdout, &seen), noticed(s.Stderr, &seen)
+	_, err := t.pods.Attach(ctx, i.pod, i.container.Name, own)
+	if seen.Load() || ctx.Err() != nil {
+		return err
+	}
+	if ended, lerr := t.pods.Ended(ctx, i.pod, i.container.Name); !ended {
+		return cmp.Or(err, lerr)
+	}
+	return t.showLog(ctx, i, s)
+}
+
+// showLog copies the log of the container as if it were attached to.
+func (t *clusterTarget) showLog(ctx context.Context, i *interaction, s engine.Streams) error {
+	o := logOptions{container: i.container.Name, tail: notGiven}
+	return t.copyLog(ctx, i.pod, i.container.Name, o, logs.Sinks{Stdout: s.Stdout, Stderr: s.Stderr})
 }
 
 // awaitStart waits until the container has been started, and says whether it still runs.
@@ -277,3 +319,18 @@ func (t *clusterTarget) awaitStart(ctx context.Context, i *interaction) (runs bo
 		}
 	}
 }
+
+// noticed returns a writer, nil for none, that says when anything is written.
+func noticed(w io.Writer, seen *atomic.Bool) io.Writer {
+	if w == nil {
+		return nil
+	}
+	return writerFunc(func(b []byte) (int, error) {
+		seen.Store(true)
+		return w.Write(b)
+	})
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }

@@ -72,8 +72,11 @@ type target interface {
 	exec(ctx context.Context, pod *v1.Pod, container string, command runtime.Command, s engine.Streams) (int32, error)
 	// attach attaches to a container, and returns its exit code.
 	attach(ctx context.Context, pod *v1.Pod, container string, s engine.Streams) (int32, error)
-	// debug starts an ephemeral container in a pod, and returns when it runs or has ended.
-	debug(ctx context.Context, pod *v1.Pod, c v1.EphemeralContainer) error
+	// debug starts an ephemeral container in a pod, and returns when it runs or has ended. The interaction, if it is not
+	// nil, has it take part.
+	debug(ctx context.Context, pod *v1.Pod, c v1.EphemeralContainer, i *interaction) error
+	// exitCode returns the exit code of a container that ends.
+	exitCode(ctx context.Context, pod *v1.Pod, container string) (int32, error)
 	// destination returns the pod or the Service that a reference names; the namespace may be "". If it is a Closer, it
 	// has to be closed.
 	destination(ctx context.Context, ref, namespace string) (portforward.Destination, error)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/runtime/engine"
 )
 
 // Debug adds an ephemeral container to the pod, and returns when it runs or has ended.
@@ -78,12 +77,8 @@ func (p *Pods) containerStatus(ctx context.Context, pod *v1.Pod, container strin
 	return v1.ContainerStatus{}, nil
 }
 
-// attachEnded shows the log of a container that has ended, and returns its exit code; ok is false if it has not.
-func (p *Pods) attachEnded(ctx context.Context, pod *v1.Pod, container string, s engine.Streams) (code int32, ok bool, err error) {
+// Ended says whether the newest instance of a container has ended.
+func (p *Pods) Ended(ctx context.Context, pod *v1.Pod, container string) (bool, error) {
 	cs, err := p.containerStatus(ctx, pod, container)
-	if err != nil || cs.State.Terminated == nil {
-		return 0, false, err
-	}
-	err = p.Logs(ctx, pod.Namespace, pod.Name, LogOptions{Container: container}, s.Stdout)
-	return cs.State.Terminated.ExitCode, true, err
+	return cs.State.Terminated != nil, err
 }

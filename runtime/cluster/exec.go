@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -37,38 +35,8 @@ func (p *Pods) Exec(ctx context.Context, pod *v1.Pod, container string, command 
 }
 
 // Attach takes part in the input and the output of a running container of the pod until it ends, and returns its exit
-// code. With s.Recent, the output of one that has ended, before or meanwhile, is that of its log if there was none: a
-// kubelet keeps nothing for those who come late.
+// code.
 func (p *Pods) Attach(ctx context.Context, pod *v1.Pod, container string, s engine.Streams) (int32, error) {
-	var seen atomic.Bool
-	own := s
-	own.Stdout, own.Stderr = noticed(s.Stdout, &seen), noticed(s.Stderr, &seen)
-	code, err := p.attach(ctx, pod, container, own)
-	if !s.Recent || ctx.Err() != nil || seen.Load() {
-		return code, err
-	}
-	if code, ended, lerr := p.attachEnded(ctx, pod, container, s); ended {
-		return code, lerr
-	}
-	return code, err
-}
-
-// noticed returns a writer, nil for none, that says when anything is written.
-func noticed(w io.Writer, seen *atomic.Bool) io.Writer {
-	if w == nil {
-		return nil
-	}
-	return writerFunc(func(b []byte) (int, error) {
-		seen.Store(true)
-		return w.Write(b)
-	})
-}
-
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
-
-func (p *Pods) attach(ctx context.Context, pod *v1.Pod, container string, s engine.Streams) (int32, error) {
 	var there v1.Pod
 	if err := p.c.get(ctx, podspec.NameOf(pod), &there); err != nil {
 		return 0, errors.New(words(err))
@@ -95,6 +63,15 @@ func containerID(pod *v1.Pod, container string) string {
 		}
 	}
 	return ""
+}
+
+// ExitCode returns the exit code of a container that has ended, which the kubelet may not have reported yet.
+func (p *Pods) ExitCode(ctx context.Context, pod *v1.Pod, container string) (int32, error) {
+	cs, err := p.containerStatus(ctx, pod, container)
+	if err != nil {
+		return 0, err
+	}
+	return p.awaitExit(ctx, pod, cs.ContainerID)
 }
 
 const (

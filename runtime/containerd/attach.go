@@ -30,7 +30,7 @@ func (e *Engine) Attach(ctx context.Context, id string, s engine.Streams) error 
 		ended = func() { e.closeInput(ctx, id) }
 	}
 	err := attach.Connect(streaming, e.attachPath(id), attach.Streams{
-		Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, Recent: s.Recent, Begun: begun, InputEnded: ended,
+		Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, Begun: begun, InputEnded: ended,
 	})
 	if protocol.NotListening(err) {
 		err = errors.New("it does not run, or has neither an input nor a terminal")

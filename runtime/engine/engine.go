@@ -199,8 +199,6 @@ type Streams struct {
 	Starting func(container, id string) error
 	// Started, if set, is called once the command runs, or who attaches takes part.
 	Started func()
-	// Recent asks, when attaching, for the recent output first: at least 16 KiB, if there is as much.
-	Recent bool
 }
 
 // Files is the file system of a container.

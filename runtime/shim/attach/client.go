@@ -13,8 +13,6 @@ import (
 type Streams struct {
 	Stdin          io.Reader // nil for none
 	Stdout, Stderr io.Writer
-	// Recent asks for the recent output first.
-	Recent bool
 	// Begun, if set, is called when the client takes part, and InputEnded when the end of Stdin was passed on.
 	Begun, InputEnded func()
 }
@@ -37,9 +35,6 @@ func Connect(ctx context.Context, path string, s Streams) error {
 	hello := byte(0)
 	if s.Stdin != nil {
 		hello |= wantInput
-	}
-	if s.Recent {
-		hello |= wantRecent
 	}
 	if _, err := conn.Write([]byte{hello}); err != nil {
 		return err

@@ -20,12 +20,8 @@ import (
 )
 
 const (
-	// What a client wants.
-	wantInput  = 1 << iota // to send input
-	wantRecent             // the recent output first
-
-	// maxRecent is how much of the recent output is kept, in bytes.
-	maxRecent = 64 << 10
+	// wantInput is a bit of the first byte: the client sends input.
+	wantInput = 1
 	// writeTimeout is how long the container may wait for a client that does not read before that is disconnected. A
 	// client that stays must not stop the container.
 	writeTimeout = 10 * time.Second
@@ -58,7 +54,6 @@ type Server struct {
 
 	mu      sync.Mutex
 	clients map[net.Conn]struct{}
-	recent  []byte // whole frames
 	closed  bool
 }
 
@@ -97,7 +92,7 @@ func (s *Server) accept() {
 func (s *Server) serve(conn net.Conn) {
 	hello := make([]byte, 1)
 	_ = conn.SetReadDeadline(time.Now().Add(helloTimeout))
-	if _, err := io.ReadFull(conn, hello); err != nil || !s.add(conn, hello[0]&wantRecent != 0) {
+	if _, err := io.ReadFull(conn, hello); err != nil || !s.add(conn) {
 		_ = conn.Close()
 		return
 	}
@@ -113,13 +108,10 @@ func (s *Server) serve(conn net.Conn) {
 }
 
 // add adds a client. It reports false if there will be no more output.
-func (s *Server) add(conn net.Conn, recent bool) bool {
+func (s *Server) add(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first := frame(begun, nil)
-	if recent {
-		first = append(first, s.recent...)
-	}
 	if s.closed {
 		first = append(first, frame(end, nil)...)
 	}
@@ -162,10 +154,6 @@ func frame(stream byte, data []byte) []byte {
 func (s *Server) write(frame []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.recent = append(s.recent, frame...)
-	for len(s.recent) > maxRecent {
-		s.recent = s.recent[headerSize+int(binary.BigEndian.Uint32(s.recent[1:])):]
-	}
 	for conn := range s.clients {
 		if !s.send(conn, frame) {
 			delete(s.clients, conn)
