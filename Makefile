@@ -34,7 +34,7 @@ FUZZTIME ?= 20000x
 # hack/setup.sh unpacks programs for the tests below CACHE.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 
-.PHONY: help build build-node demo install release test test-release test-unit test-fast test-embedded test-root test-vm test-vm-quick test-arm64 test-cloud-init test-cluster test-cluster-quick cluster cluster-tools lint fmt vet race fuzz fuzz-quick bench bench-images bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm setup-arm64 setup-debian setup-release payload
+.PHONY: help build build-node demo install release test test-release test-unit test-fast test-embedded test-root test-vm test-vm-quick test-arm64 test-cloud-init test-cluster test-cluster-quick cluster cluster-tools lint fmt vet race fuzz fuzz-quick bench bench-images bench-exec bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm setup-arm64 setup-debian setup-release payload
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -162,6 +162,11 @@ bench: root tools build ## compare pod start-up with a plain containerd client; 
 bench-images: root tools build $(TOOLS)/ctr ## compare imports and pulls of a large image with ctr, skopeo and podman; ROUNDS=3 PODMAN=1
 	@[ -z "$(PODMAN)" ] || hack/setup.sh podman
 	@PATH="$$PATH:$(CACHE)/podman/usr/bin" $(GO) run ./hack/imagebench -rounds $(or $(ROUNDS),3)
+
+bench-exec: root cluster-tools $(TOOLS)/crictl build ## compare exec with ctr, crictl, kubectl and podman; ROUNDS=30 PODMAN=1
+	@[ -z "$(PODMAN)" ] || hack/setup.sh podman
+	@RUNONCE_TEST_ROOT=1 RUNONCE_TEST_CLUSTER=1 PATH="$$PATH:$(abspath $(TOOLS)):$(CACHE)/podman/usr/bin" \
+		$(GO) test -run '^$$' -bench Exec -benchtime $(or $(ROUNDS),30)x ./hack/e2e
 
 bench-quick: root tools build ## print the ratios to a plain containerd client, in about a minute
 	@$(GO) run ./hack/bench -quick

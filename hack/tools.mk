@@ -29,6 +29,9 @@ $(TOOLS)/containerd: hack/tools.mk
 $(TOOLS)/ctr: hack/tools.mk
 	$(INSTALL_TOOL) $(CONTAINERD)/ctr@$(CONTAINERD_VERSION)
 
+$(TOOLS)/crictl: hack/tools.mk
+	$(INSTALL_TOOL) sigs.k8s.io/cri-tools/cmd/crictl@v1.34.0
+
 $(CLUSTER)/containerd: hack/tools.mk
 	@echo "building containerd with CRI for the tests (only once, takes about a minute)"
 	$(INSTALL_TOOL) -tags $(CONTAINERD_TAGS) $(CONTAINERD_PROGRAMS)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -297,37 +296,5 @@ func TestExecMuch(t *testing.T) {
 	_, err = io.Copy(io.Discard, stdout)
 	if werr := cmd.Wait(); err != nil || werr != nil {
 		t.Error(err, werr)
-	}
-}
-
-// BenchmarkExec measures a command that does nothing, and in turn the same with "ctr task exec" on a daemon, of which
-// it prints how many times as long it takes.
-func BenchmarkExec(b *testing.B) {
-	ctr := filepath.Join(daemon.Programs(b, daemon.Debian), "ctr")
-	served := newBox(b, daemon.Serve(b, daemon.Current).Socket)
-	task := served.sleeper(b)
-	for name, measured := range map[string]*box{"embedded": newBox(b, ""), "daemon": served} {
-		b.Run(name, func(b *testing.B) {
-			if measured != served {
-				measured.sleeper(b)
-			}
-			var ours, floor time.Duration
-			for n := 0; b.Loop(); n++ {
-				begin := time.Now()
-				if r := measured.run(b, "exec", "web", "--", "/bin/box", "exit", "0"); r.code != 0 {
-					b.Fatal(r.stderr)
-				}
-				ours += time.Since(begin)
-				b.StopTimer()
-				begin = time.Now()
-				if out, err := exec.CommandContext(b.Context(), ctr, "--address", served.address, "--namespace", filepath.Base(served.dir),
-					"task", "exec", "--exec-id", fmt.Sprint("bench-", n), task, "/bin/box", "exit", "0").CombinedOutput(); err != nil {
-					b.Fatalf("%v\n%s", err, out)
-				}
-				floor += time.Since(begin)
-				b.StartTimer()
-			}
-			b.ReportMetric(float64(ours)/float64(floor), "x-ctr")
-		})
 	}
 }

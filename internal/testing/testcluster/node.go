@@ -207,6 +207,9 @@ func (c *Cluster) startContainerd(ctx context.Context) (err error) {
 	})
 }
 
+// Socket returns the address of the node's containerd, which serves CRI.
+func (c *Cluster) Socket() string { return c.node.socket }
+
 // LoadImages imports the named images of the tests (default as testimages.Write) into the node.
 func (c *Cluster) LoadImages(ctx context.Context, names ...string) error {
 	written, err := testimages.Write(ctx, c.file("images"), names...)
