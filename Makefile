@@ -100,8 +100,9 @@ test-embedded: root setup-run payload ## run the unit tests, and those of the em
 	$(GO) test -short -timeout 20m ./...
 	$(GO) test -count=1 -p 1 -timeout 20m -run '^(TestEmbeddedConforms|TestStoriesOnEmbedded)$$' ./runtime/containerd ./runonce/cmd
 
+# Two packages at a time, those that take longest first: their tests mostly wait.
 test-root: root tools build ## run all tests, including those with real containers; needs root
-	@($(GO) test -json -count=1 -p 1 -timeout 60m ./... $(OR_FAIL)) | $(GO) run ./hack/testsummary
+	@($(GO) test -json -count=1 -p 2 -timeout 60m ./runonce/cmd ./hack/e2e ./... $(OR_FAIL)) | $(GO) run ./hack/testsummary
 
 test-vm: test-vm-quick test-cloud-init ## run tests in all emulated machines
 

@@ -1,5 +1,5 @@
 // Command testsummary prints what "go test -json" says, as go test does without -json, and at the end
-// how many tests were skipped and why, and again which failed, for those who see only the end of it:
+// how many tests were skipped and why, which took longest, and again which failed, for those who see only the end of it:
 //
 //	(go test -json ./... || echo '{"Action":"fail"}') | go run ./hack/testsummary
 //
@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 // event is one of "go doc test2json".
 type event struct {
 	Action, Package, Test, Output string
+	Elapsed                       float64 // seconds
 }
 
 // summary is what has become of the tests so far.
@@ -31,7 +33,17 @@ type summary struct {
 	skipped        map[string]int      // by reason
 	failures       []string            // the end of the output of each test that has failed
 	output         map[string][]string // of tests that have not ended, and of packages
+	slow           []slowTest
 }
+
+// slowTest is one that is not part of another one.
+type slowTest struct {
+	key     string
+	seconds float64
+}
+
+// At the end, the slowest tests are printed if they took so many seconds.
+const slowTests, slowSeconds = 15, 20
 
 func main() {
 	s := summary{skipped: map[string]int{}, output: map[string][]string{}}
@@ -60,6 +72,9 @@ func (s *summary) read(in io.Reader, out io.Writer) error {
 
 func (s *summary) add(e event, out io.Writer) {
 	key := e.Package + " " + e.Test
+	if e.Elapsed >= slowSeconds && e.Test != "" && !strings.Contains(e.Test, "/") {
+		s.slow = append(s.slow, slowTest{key, e.Elapsed})
+	}
 	switch {
 	case e.Test == "" && e.Output == "PASS\n": // as the next line says
 	case e.Action == "output" && e.Test == "", e.Action == "build-output":
@@ -144,6 +159,10 @@ func (s *summary) print(out io.Writer) {
 	})
 	for _, reason := range reasons {
 		_, _ = fmt.Fprintf(out, "%5d skipped: %s\n", s.skipped[reason], reason)
+	}
+	slices.SortFunc(s.slow, func(a, b slowTest) int { return cmp.Compare(b.seconds, a.seconds) })
+	for _, t := range s.slow[:min(len(s.slow), slowTests)] {
+		_, _ = fmt.Fprintf(out, "%5.0f s: %s\n", t.seconds, t.key)
 	}
 	_, _ = io.WriteString(out, strings.Join(s.failures, ""))
 }

@@ -10,7 +10,8 @@ import (
 
 const events = `{"Action":"run","Package":"p","Test":"TestA"}
 {"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:3: noise\n"}
-{"Action":"pass","Package":"p","Test":"TestA"}
+{"Action":"pass","Package":"p","Test":"TestA/long","Elapsed":29}
+{"Action":"pass","Package":"p","Test":"TestA","Elapsed":30.4}
 {"Action":"output","Package":"p","Test":"TestB","Output":"=== RUN TestB\n"}
 {"Action":"output","Package":"p","Test":"TestB","Output":"    b_test.go:16: needs root\n"}
 {"Action":"output","Package":"p","Test":"TestB","Output":"--- SKIP: TestB (0.00s)\n"}
@@ -20,7 +21,7 @@ const events = `{"Action":"run","Package":"p","Test":"TestA"}
 {"Action":"output","Package":"p","Test":"TestC","Output":"    c_test.go:9: needs root\n"}
 {"Action":"skip","Package":"p","Test":"TestC"}
 {"Action":"output","Package":"p","Test":"TestD","Output":"    d_test.go:1: wrong\n"}
-{"Action":"fail","Package":"p","Test":"TestD"}
+{"Action":"fail","Package":"p","Test":"TestD","Elapsed":100}
 {"Action":"output","Package":"p","Output":"FAIL p 0.1s\n"}
 {"Action":"fail","Package":"p"}
 `
@@ -35,9 +36,11 @@ func TestSummary(t *testing.T) {
 	s.print(&out)
 	want := `    d_test.go:1: wrong
 FAIL p 0.1s
-1 passed, 1 failed, 3 skipped
+2 passed, 1 failed, 3 skipped
     2 skipped: needs root
     1 skipped: needs real containers
+  100 s: p TestD
+   30 s: p TestA
 FAIL p TestD
     d_test.go:1: wrong
 `

@@ -69,10 +69,8 @@ func suites() []suite {
 // kernelStories are those for which the kernel and its cgroups matter; what the others are about is the same everywhere,
 // and they take long in an emulated machine. own-users is not one of them, since the machine's root is a tmpfs, which
 // Linux 6.1 cannot mount with mapped users. Of Services, one story shows that this kernel has what they need.
-const kernelStories = "attach|cp|crash-then-success|critical-preempts|died-unseen|down-timeout|earlier-run|ends|env|exec|happy|host|host-path|" +
-	"host-port|init-then-restart|interrupted|ipv6|job-backoff|limits|logs|mount-propagation|oom|pod-level|pod-security|poststart|privileges|" +
-	"projected|read-only-volume|run-twice|runtime-class|seccomp-missing|service-traffic|several-networks|shared-processes|sidecars|" +
-	"stdin-and-tty|stop-signal|stopped-halfway|too-big|top|users|volumes"
+const kernelStories = "critical-preempts|died-unseen|down-timeout|exec|happy|host-port|interrupted|ipv6|limits|mount-propagation|oom|" +
+	"pod-level|privileges|read-only-volume|runtime-class|seccomp-missing|service-traffic|shared-processes|stopped-halfway|too-big|top|users|volumes"
 
 func main() {
 	limit := flag.Duration("timeout", 90*time.Minute, "time limit for everything")
