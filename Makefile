@@ -82,7 +82,8 @@ test-release: ## build the amd64 release twice, in different directories, and co
 demo: setup-run build ## run testdata/demo in real containers and check the output
 	@$(GO) run ./hack/demo
 
-test: root setup-test vet test-unit lint race build verify fuzz-quick demo test-root test-cluster-quick test-vm-quick ## run all checks and tests; needs root
+# race and test-root run what test-unit does.
+test: root setup-test vet lint race build verify fuzz-quick demo test-root test-cluster-quick test-vm-quick ## run all checks and tests; needs root
 
 test-unit: ## run the tests that need neither root nor network, and say how many were skipped and why
 	@($(GO) test -json -short -timeout 20m ./... $(OR_FAIL); $(GO) test -C $(NODE) -json -short -timeout 20m ./... $(OR_FAIL)) | $(GO) run ./hack/testsummary
