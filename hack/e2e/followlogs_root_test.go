@@ -54,7 +54,7 @@ func TestFollowLogs(t *testing.T) {
 		}
 		next := map[string]int{}
 		shown, _, _ := strings.Cut(text.String(), "\n{\n") // the report
-		for line := range strings.Lines(shown) {
+		for line := range strings.Lines(shown + "\n") {
 			name, _, isLog := strings.Cut(strings.TrimPrefix(line, "[pod/"), "/main] line ")
 			if !isLog {
 				continue // progress
