@@ -127,7 +127,7 @@ test-cluster: root setup-test cluster-tools payload ## run tests on a Kubernetes
 	RUNONCE_TEST_CLUSTER=1 $(GO) test -C $(NODE) -json -count=1 -timeout 20m -run '$(or $(RUN),Cluster)' ./cmd/runonce-node $(OR_FAIL)) | $(GO) run ./hack/testsummary
 
 # Those that take long are left out.
-test-cluster-quick: RUN = TestCluster/(Stories|Webhook|TwoRuns|Overtaken|Images|SlowPull|Restart|deployment|streams|suite)/(cluster-|happy|exec|attach|interactive|port-forward|^Test)
+test-cluster-quick: RUN = TestCluster/(Stories|Webhook|TwoRuns|Overtaken|Images|SlowPull|Restart|deployment|streams|suite)/(cluster-|happy|exec|attach|debug|interactive|port-forward|^Test)
 test-cluster-quick: test-cluster
 
 cluster: root setup-test cluster-tools ## run a Kubernetes cluster on this machine and print its kubeconfig; SIMULATED=N nodes more; SERVICES=1
