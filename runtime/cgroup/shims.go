@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -40,8 +41,10 @@ func (t Tree) AdoptShim(ctx context.Context, pod types.UID, pid int) error {
 	}
 	at := parent.shims()
 	err := t.enter(at.path, pid)
-	for range raceTries { // the end of another pod may remove it at the same time
-		if !gone(err) {
+	// The end of another pod may remove it at the same time, and the start of one make it, of which a v1 cpuset has no
+	// CPUs yet.
+	for range raceTries {
+		if !gone(err) && !errors.Is(err, unix.ENOSPC) {
 			break
 		}
 		err = nil

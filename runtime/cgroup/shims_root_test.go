@@ -176,6 +176,31 @@ func TestAdoptShimsMeanwhile(t *testing.T) {
 	wg.Wait()
 }
 
+// TestAdoptShimIntoNew: another pod has just made the cgroup of the shims.
+func TestAdoptShimIntoNew(t *testing.T) {
+	tree, pod := hostTree(t, "/runonce-test-new"), testPod("a", nil, nil)
+	if _, err := tree.Ensure(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	for _, root := range tree.hierarchies() {
+		if err := os.Mkdir(filepath.Join(root, tree.Parent, "shims"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pid := sleeper(t)
+	n, err := strconv.Atoi(pid)
+	if err == nil {
+		err = tree.AdoptShim(t.Context(), pod.UID, n)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	end(t, pid)
+	if err := tree.Remove(t.Context(), pod); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestShimStays: it is an error, and no more, if the process cannot be moved.
 func TestShimStays(t *testing.T) {
 	t.Parallel()
