@@ -72,9 +72,7 @@ func (s *summary) read(in io.Reader, out io.Writer) error {
 
 func (s *summary) add(e event, out io.Writer) {
 	key := e.Package + " " + e.Test
-	if e.Elapsed >= slowSeconds && e.Test != "" && !strings.Contains(e.Test, "/") {
-		s.slow = append(s.slow, slowTest{key, e.Elapsed})
-	}
+	s.time(e)
 	switch {
 	case e.Test == "" && e.Output == "PASS\n": // as the next line says
 	case e.Action == "output" && e.Test == "", e.Action == "build-output":
@@ -96,6 +94,13 @@ func (s *summary) add(e event, out io.Writer) {
 	}
 	if e.Action != "output" {
 		delete(s.output, key)
+	}
+}
+
+// time keeps how long a test took that is not part of another one.
+func (s *summary) time(e event) {
+	if e.Elapsed >= slowSeconds && e.Test != "" && !strings.Contains(e.Test, "/") {
+		s.slow = append(s.slow, slowTest{e.Package + " " + e.Test, e.Elapsed})
 	}
 }
 
