@@ -165,7 +165,7 @@ func TestSyncEphemeral(t *testing.T) {
 	})
 }
 
-// TestExitCode: the exit code of a container is known when it has ended.
+// TestExitCode: the exit code of a container is known when it has ended. Then nobody can attach to it.
 func TestExitCode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -175,6 +175,9 @@ func TestExitCode(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
+		if _, err := p.Attach(ctx, pod, "c0", engine.Streams{}); err == nil {
+			t.Error("attached to what has ended")
+		}
 		for container, want := range map[string]string{"c0": "4 <nil>", "c1": "0 <nil>"} {
 			code, err := p.ExitCode(ctx, pod, container)
 			if got := fmt.Sprint(code, err); got != want {

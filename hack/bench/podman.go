@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,9 @@ import (
 // and its cgroup is free.
 func (s setup) podman(ctx context.Context) (variant, bool) {
 	p, err := podman.Find(filepath.Join(s.disk, "podman"), filepath.Join(s.state, "podman"))
+	if errors.Is(err, podman.ErrNotInstalled) {
+		return variant{}, false
+	}
 	if err == nil {
 		err = command(ctx, p.Env, p.Args("load", "-i", s.archive)...)
 	}

@@ -118,11 +118,16 @@ func (i *interaction) prepare(ctx context.Context, f streamFlags) context.Contex
 	return ctx
 }
 
+// newest returns the newest attachment, nil before the first one.
+func (i *interaction) newest() *attachment {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.now
+}
+
 // wait waits until the container has ended, and returns why its output is not complete.
 func (i *interaction) wait(ctx context.Context) error {
-	i.mu.Lock()
-	a := i.now
-	i.mu.Unlock()
+	a := i.newest()
 	select {
 	case <-a.ended:
 		return a.err
@@ -192,9 +197,7 @@ const outputTimeout = 10 * time.Second
 // conclude waits for the rest of the output, if the container has ended. It returns why that is not complete, and
 // whether all that the container did was seen here.
 func (i *interaction) conclude(ended bool) (seen bool, err error) {
-	i.mu.Lock()
-	a := i.now
-	i.mu.Unlock()
+	a := i.newest()
 	if a == nil {
 		return false, nil
 	}
