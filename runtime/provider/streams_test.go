@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -114,17 +115,57 @@ func TestFollow(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		r, err = p.GetContainerLogs(ctx, "default", "web", "main", api.ContainerLogOpts{Follow: true})
 	}
-	a, attached := &terminal{}, make(chan error, 1)
-	go func() { attached <- p.AttachToContainer(ctx, "default", "web", "main", a) }()
 	line := make([]byte, 100)
 	count, err := r.Read(line)
 	must(t, err)
 	want(t, "while it runs", string(line[:count]), "deaf from now on\n")
+	output, to := io.Pipe()
+	attached := make(chan error, 1)
+	go func() {
+		err := p.AttachToContainer(ctx, "default", "web", "main", &piped{to: to})
+		attached <- errors.Join(err, to.Close())
+	}()
+	n.chatter(t, output)
 	n.crash(t)
 	rest, err := io.ReadAll(r)
 	must(t, errors.Join(err, r.Close(), <-attached))
-	want(t, "after that", string(rest), "")
+	want(t, "after that", strings.ReplaceAll(string(rest), "again\n", ""), "")
 	remove(t, p, web)
+}
+
+// piped is an output that is read as it comes.
+type piped struct {
+	terminal
+	to *io.PipeWriter
+}
+
+func (p *piped) Stdout() io.WriteCloser { return p.to }
+
+// chatter has the only container write lines until one of them is in the output, and goes on reading that.
+func (n *fakeNode) chatter(t *testing.T, output io.Reader) {
+	t.Helper()
+	all, err := n.engine.Containers(t.Context(), "")
+	must(t, err)
+	log, err := os.OpenFile(all[0].LogPath, os.O_APPEND|os.O_WRONLY, 0)
+	must(t, err)
+	defer func() { must(t, log.Close()) }()
+	read := make(chan struct{})
+	go func() {
+		_, err := output.Read(make([]byte, 100))
+		close(read)
+		for err == nil {
+			_, err = output.Read(make([]byte, 100))
+		}
+	}()
+	for {
+		_, err := fmt.Fprintf(log, "%s stdout F again\n", time.Now().Format(time.RFC3339Nano))
+		must(t, err)
+		select {
+		case <-read:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // events are those of the pods, as "pod type reason".
