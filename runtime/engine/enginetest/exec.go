@@ -63,8 +63,8 @@ func (e *Engine) ExecStreams(ctx context.Context, id string, c engine.Command, s
 	return result.ExitCode, err
 }
 
-// Attach has the container answer with what it is given, after its log if it has not started yet, and end with that if it
-// has StdinOnce.
+// Attach has the container answer with what it is given, after its log if it has not started yet. One that has StdinOnce,
+// and would run for ever, ends with that.
 func (e *Engine) Attach(ctx context.Context, id string, s engine.Streams) error {
 	p, created := e.attachable(id)
 	if p == nil {
@@ -87,7 +87,7 @@ func (e *Engine) Attach(ctx context.Context, id string, s engine.Streams) error 
 		if _, err := io.Copy(s.Stdout, s.Stdin); err != nil {
 			return err
 		}
-		if p.stdinOnce {
+		if p.stdinOnce && p.life.Runs {
 			e.Kill(id, 0)
 		}
 	}
