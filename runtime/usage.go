@@ -54,6 +54,18 @@ func (p *Pods) Usage(ctx context.Context, pods []*v1.Pod, interval time.Duration
 	return usage, nil
 }
 
+// Used returns what a pod has used so far, and each of its running containers by its name.
+func (p *Pods) Used(ctx context.Context, pod *v1.Pod) (podusage.Sample, map[string]podusage.Sample, error) {
+	s, err := p.sampleUsage(ctx, pod, nil)
+	containers := map[string]podusage.Sample{}
+	for name, id := range s.ids {
+		if used, ok := s.containers[id]; ok {
+			containers[name] = used
+		}
+	}
+	return s.pod, containers, err
+}
+
 // usageSample is what a pod has used up to a moment.
 type usageSample struct {
 	at         time.Time

@@ -1,6 +1,5 @@
 // Package provider is a provider for virtual-kubelet, so that a cluster can drive the runtime: it runs
-// the pods of a node, describes the node, and serves logs, streams and metrics. It is a module of its
-// own, because virtual-kubelet needs many others.
+// the pods of a node and describes the node. It is a module of its own, because virtual-kubelet needs many others.
 package provider
 
 import (
@@ -8,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"reflect"
 	"slices"
 	"strings"
@@ -22,9 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/runtime"
-	"github.com/runonce/runonce/runtime/engine"
-	"github.com/runonce/runonce/runtime/logs"
 )
 
 var (
@@ -43,12 +38,6 @@ type Pods interface {
 	List(ctx context.Context) ([]*v1.Pod, error)
 	Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error)
 	ExpireLogs() error
-	Attach(ctx context.Context, pod *v1.Pod, container string, s engine.Streams) (int32, error)
-	Log(ctx context.Context, pod *v1.Pod, container string, previous bool) (string, error)
-	FollowLog(ctx context.Context, pod *v1.Pod, f runtime.FollowedLog, to logs.Sinks, o logs.Options) error
-	Exec(ctx context.Context, pod *v1.Pod, container string, c runtime.Command, s engine.Streams) (int32, error)
-	Dial(ctx context.Context, pod *v1.Pod, port int32) (net.Conn, error)
-	Processes(ctx context.Context, pod *v1.Pod) (map[string]int, error)
 }
 
 // Provider runs the pods that it is given until they are deleted. It does not admit them: the
@@ -58,8 +47,6 @@ type Provider struct {
 	runtime Pods
 	node    string
 	log     *slog.Logger
-	started time.Time
-	usage   func(pid int) (usage, error)
 	launch  func(w, before *podWorker)
 
 	mu     sync.Mutex
@@ -72,7 +59,7 @@ type Provider struct {
 // running after ctx is done.
 func New(ctx context.Context, pods Pods, node string, log *slog.Logger) (*Provider, error) {
 	p := &Provider{
-		runtime: pods, node: node, log: log, started: time.Now(), usage: readUsage,
+		runtime: pods, node: node, log: log,
 		pods: map[types.NamespacedName]*podWorker{},
 	}
 	p.launch = func(w, before *podWorker) { go p.work(ctx, w, before) }
@@ -223,6 +210,15 @@ func (p *Provider) GetPod(ctx context.Context, namespace, name string) (*v1.Pod,
 		return nil, err
 	}
 	return pod, nil
+}
+
+// FindPod returns a copy of the pod, with its status, if there is one.
+func (p *Provider) FindPod(ctx context.Context, namespace, name string) (pod *v1.Pod, found bool, err error) {
+	pod, err = p.GetPod(ctx, namespace, name)
+	if errdefs.IsNotFound(err) {
+		return nil, false, nil
+	}
+	return pod, err == nil, err
 }
 
 // GetPodStatus returns the status of the pod.

@@ -8,9 +8,9 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
-	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 	"github.com/virtual-kubelet/virtual-kubelet/node/nodeutil"
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
@@ -28,6 +28,7 @@ import (
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/provider"
 	"github.com/runonce/runonce/runtime/record"
+	"github.com/runonce/runonce/runtime/serve/kubelet"
 )
 
 const (
@@ -119,9 +120,10 @@ func (i *instance) run(ctx context.Context, port net.Listener) error {
 		return fmt.Errorf("setting up the node: %w", err)
 	}
 	assigned := i.own.Core().V1().Pods().Lister()
-	handler, err := guarded(i.o, i.client, api.PodHandler(p.Handlers(func(context.Context) ([]*v1.Pod, error) {
-		return assigned.List(labels.Everything())
-	}), true))
+	handler, err := guarded(i.o, i.client, kubelet.Handler(kubelet.Options{
+		Node: i.o.name, Started: time.Now(), Pods: p, Runtime: i.pods, Log: i.log,
+		Assigned: func(context.Context) ([]*v1.Pod, error) { return assigned.List(labels.Everything()) },
+	}))
 	if err != nil {
 		return err
 	}
