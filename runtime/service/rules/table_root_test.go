@@ -33,7 +33,7 @@ func TestApplyTwice(t *testing.T) {
 	m.apply(t, tab)
 	_, _ = ask(m.host, "tcp", at(clusterIP, 81))
 	state := func() string {
-		return output(t, m.host, "nft", "-t", "list", "ruleset") + output(t, m.host, "ip", "route") + output(t, m.host, "ip", "-6", "route")
+		return output(t, m.host, "nft", "-t", "list", "ruleset") + m.routes(t)
 	}
 	before := state()
 	m.apply(t, tab)
@@ -93,6 +93,19 @@ func sameLines(a, b string) bool {
 	return true
 }
 
+// routes returns the routes, without those of link-local addresses: the kernel adds these when an interface is ready,
+// at any time.
+func (m *machine) routes(t *testing.T) string {
+	t.Helper()
+	all := output(t, m.host, "ip", "route")
+	for route := range strings.Lines(output(t, m.host, "ip", "-6", "route")) {
+		if !strings.HasPrefix(route, "fe80::") {
+			all += route
+		}
+	}
+	return all
+}
+
 // What is gone from the table is gone from the kernel.
 func TestApplyLess(t *testing.T) {
 	m := newMachine(t)
@@ -115,7 +128,7 @@ func TestApplyLess(t *testing.T) {
 func TestRemove(t *testing.T) {
 	m := newMachine(t)
 	state := func() string {
-		return output(t, m.host, "nft", "list", "ruleset") + output(t, m.host, "ip", "route") + output(t, m.host, "ip", "-6", "route")
+		return output(t, m.host, "nft", "list", "ruleset") + m.routes(t)
 	}
 	present := func() (is bool) {
 		t.Helper()
