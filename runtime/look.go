@@ -21,11 +21,11 @@ func (p *Pods) Look(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 		return v1.PodStatus{}, err
 	}
 	p.probeAlong(ctx, obs)
-	obs.Probes = p.probes.of(pod.UID)
 	return podstate.Status(obs, time.Now()), nil
 }
 
-// probeAlong makes sure that exactly the running containers are probed that can be reached and have started.
+// probeAlong makes sure that exactly the running containers are probed that can be reached and have started, and adds
+// what their probes have found to the observation.
 func (p *Pods) probeAlong(ctx context.Context, o *podstate.Observation) {
 	var running []string
 	for _, def := range podspec.Containers(o.Pod) {
@@ -53,4 +53,5 @@ func (p *Pods) probeAlong(ctx context.Context, o *podstate.Observation) {
 		})
 	}
 	p.probes.keepOnly(o.Pod.UID, running)
+	o.Probes = p.probes.of(o.Pod.UID)
 }

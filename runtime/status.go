@@ -24,6 +24,16 @@ func (p *Pods) Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 
 // List returns the pods of earlier runs, and of this one, with their status filled in.
 func (p *Pods) List(ctx context.Context) ([]*v1.Pod, error) {
+	return p.list(ctx, func(*podstate.Observation) {})
+}
+
+// LookAll is List, but with their status as Look returns it.
+func (p *Pods) LookAll(ctx context.Context) ([]*v1.Pod, error) {
+	return p.list(ctx, func(o *podstate.Observation) { p.probeAlong(ctx, o) })
+}
+
+// list is List, with the status of observations that see has changed.
+func (p *Pods) list(ctx context.Context, see func(*podstate.Observation)) ([]*v1.Pod, error) {
 	known, err := p.o.Records.List()
 	if err != nil {
 		return nil, err
@@ -38,6 +48,7 @@ func (p *Pods) List(ctx context.Context) ([]*v1.Pod, error) {
 		if err != nil {
 			return nil, err
 		}
+		see(obs)
 		pod := *r.Pod
 		pod.Status = podstate.Status(obs, time.Now())
 		if f, failed := podstate.PodFailure(obs, pod.Status); failed {

@@ -99,7 +99,7 @@ func (p *program) rootCommand() *cli.Command {
 		Subcommands: []*cli.Command{
 			p.runCommand(), p.watchCommand(), p.planCommand(), p.validateCommand(), p.psCommand(), p.logsCommand(), p.eventsCommand(),
 			p.describeCommand(), p.topCommand(), p.execCommand(), p.attachCommand(), p.debugCommand(), p.cpCommand(),
-			p.portForwardCommand(), p.waitCommand(),
+			p.portForwardCommand(), p.waitCommand(), p.serveCommand(), p.kubeconfigCommand(),
 			p.downCommand(), p.imagesCommand(), p.versionCommand(), p.completionCommand(), p.helpCommand(),
 		},
 	}

@@ -74,6 +74,7 @@ func words() map[string]func(*testscript.TestScript, bool, []string) {
 		"apply":         word(2, (*story).apply),
 		"forward":       word(2, (*story).forward),
 		"scratch":       word(1, (*story).scratch),
+		"serves":        word(2, (*story).serves),
 		"variable":      word(1, (*story).variable),
 		"waits":         word(0, func(*story, *testscript.TestScript, []string) {}),
 	}

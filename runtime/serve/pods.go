@@ -1,0 +1,25 @@
+package serve
+
+import (
+	"context"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/runtime"
+)
+
+// Pods are those of this machine, as package kubelet wants them.
+type Pods struct{ Runtime *runtime.Pods }
+
+// GetPods returns the pods with their status.
+func (p Pods) GetPods(ctx context.Context) ([]*v1.Pod, error) { return p.Runtime.LookAll(ctx) }
+
+// FindPod returns a pod with its status, if there is one.
+func (p Pods) FindPod(ctx context.Context, namespace, name string) (*v1.Pod, bool, error) {
+	pods, err := p.Runtime.List(ctx)
+	if i := slices.IndexFunc(pods, func(pod *v1.Pod) bool { return pod.Namespace == namespace && pod.Name == name }); i >= 0 {
+		return pods[i], true, nil
+	}
+	return nil, false, err
+}
