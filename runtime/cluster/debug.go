@@ -77,8 +77,20 @@ func (p *Pods) containerStatus(ctx context.Context, pod *v1.Pod, container strin
 	return v1.ContainerStatus{}, nil
 }
 
-// Ended says whether the newest instance of a container has ended.
+// endTimeout bounds the wait until the kubelet has reported the end of a container that its runtime knows of.
+const endTimeout = 5 * time.Second
+
+// Ended says whether the newest instance of a container has ended. It waits a moment for that.
 func (p *Pods) Ended(ctx context.Context, pod *v1.Pod, container string) (bool, error) {
-	cs, err := p.containerStatus(ctx, pod, container)
-	return cs.State.Terminated != nil, err
+	for deadline := time.Now().Add(endTimeout); ; {
+		cs, err := p.containerStatus(ctx, pod, container)
+		if ended := cs.State.Terminated != nil; err != nil || ended || time.Now().After(deadline) {
+			return ended, err
+		}
+		select {
+		case <-time.After(exitPeriod):
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
 }
