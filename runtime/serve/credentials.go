@@ -76,8 +76,8 @@ func selfSigned(host string) (tls.Certificate, []byte, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
-// writeKubeconfig writes the file by which clients connect, which only its owner may read.
-func (c credentials) writeKubeconfig(path, address string) error {
+// writeKubeconfig writes the file by which clients connect, which only its owner may read, and returns its content.
+func (c credentials) writeKubeconfig(path, address string) ([]byte, error) {
 	type object = map[string]any
 	const name = "runonce"
 	text, err := yaml.Marshal(object{
@@ -90,7 +90,7 @@ func (c credentials) writeKubeconfig(path, address string) error {
 		err = atomicfile.Write(path, text, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("writing the kubeconfig: %w", err)
+		return nil, fmt.Errorf("writing the kubeconfig: %w", err)
 	}
-	return nil
+	return text, nil
 }

@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -65,6 +66,8 @@ type Server struct {
 	o        Options
 	listener net.Listener
 	token    string // "" for a socket
+	// kubeconfig is the content of the file.
+	kubeconfig []byte
 }
 
 // Listen opens the address and writes the kubeconfig. The caller has Serve called.
@@ -88,7 +91,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 		err = os.MkdirAll(filepath.Dir(o.Kubeconfig), 0o700)
 	}
 	if err == nil {
-		err = c.writeKubeconfig(o.Kubeconfig, s.o.Address.TCP)
+		s.kubeconfig, err = c.writeKubeconfig(o.Kubeconfig, s.o.Address.TCP)
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -121,14 +124,20 @@ func (s *Server) Serve(ctx context.Context) error {
 		}
 		ended <- nil
 	})
-	err := server.Serve(s.listener)
-	if s.token != "" {
-		err = errors.Join(err, os.Remove(s.o.Kubeconfig))
-	}
+	err := errors.Join(server.Serve(s.listener), s.removeKubeconfig())
 	if !stop() {
 		return <-ended
 	}
 	return fmt.Errorf("serving on %s: %w", s.o.Address, err)
+}
+
+// removeKubeconfig removes the file, unless it is that of a later server.
+func (s *Server) removeKubeconfig() error {
+	text, err := os.ReadFile(s.o.Kubeconfig)
+	if err != nil || s.kubeconfig == nil || !bytes.Equal(text, s.kubeconfig) {
+		return nil // or has gone already
+	}
+	return os.Remove(s.o.Kubeconfig)
 }
 
 // guard has the handler answer those who may ask, within limits.

@@ -230,6 +230,17 @@ func TestToken(t *testing.T) {
 	}
 }
 
+// TestLaterKubeconfig: a server leaves the kubeconfig of a later one.
+func TestLaterKubeconfig(t *testing.T) {
+	t.Parallel()
+	kubeconfig, end := open(t, "127.0.0.1:0", hello)
+	open(t, "127.0.0.1:0", hello, func(o *serve.Options) { o.Kubeconfig = kubeconfig })
+	end()
+	config, client := clientOf(t, kubeconfig)
+	code, _ := ask(t, client, config.Host, nil)
+	want(t, "code", code, http.StatusOK)
+}
+
 // TestCertificate: one of files is used, and clients are told of it.
 func TestCertificate(t *testing.T) {
 	t.Parallel()

@@ -72,6 +72,7 @@ func Handler(o Options) http.Handler {
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.containerLogs)
 	mux.HandleFunc("GET /stats/summary", s.summary)
 	mux.HandleFunc("GET /metrics/resource", s.resourceMetrics)
+	mux.Handle("GET /metrics", s.metricsHandler())
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		for path, h := range map[string]http.HandlerFunc{
 			"/exec/{namespace}/{pod}/{container}":         s.exec,
@@ -90,9 +91,7 @@ func Handler(o Options) http.Handler {
 // running returns the pods with a container that runs.
 func (s *server) running(ctx context.Context) ([]*v1.Pod, error) {
 	pods, err := s.Pods.GetPods(ctx)
-	return slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool {
-		return !slices.ContainsFunc(podspec.AllStatuses(pod.Status), func(cs v1.ContainerStatus) bool { return cs.State.Running != nil })
-	}), err
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return !podspec.AnyRuns(pod.Status) }), err
 }
 
 // list answers with pods.

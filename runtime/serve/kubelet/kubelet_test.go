@@ -3,6 +3,8 @@ package kubelet_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -246,5 +249,59 @@ resource_scrape_error 0`)
 		if !strings.Contains(body, "\n"+name) {
 			t.Errorf("without %s: %s", name, body)
 		}
+	}
+}
+
+// TestMetrics: the series of a kubelet, as Prometheus wants them.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	n := serve(t, nil)
+	n.start(t, "web", "sleep")
+	n.end(t, n.start(t, "job", "sleep"), 0)
+	_, body := n.get(t, "/metrics")
+	for _, line := range []string{
+		`kubelet_node_name{node="node"} 1`, "kubelet_running_pods 1",
+		`kubelet_running_containers{container_state="exited"} 1`, `kubelet_running_containers{container_state="running"} 1`,
+		"# TYPE process_cpu_seconds_total counter",
+	} {
+		if !strings.Contains("\n"+body, "\n"+line+"\n") {
+			t.Errorf("without %q:\n%s", line, body)
+		}
+	}
+	for _, path := range []string{"/metrics", "/metrics/resource"} {
+		_, body := n.get(t, path)
+		problems, err := promlint.New(strings.NewReader(body)).Lint()
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		for _, p := range problems {
+			if p.Text != "no help text" { // as in a kubelet
+				t.Errorf("%s: %s: %s", path, p.Metric, p.Text)
+			}
+		}
+	}
+	broken := serve(t, func(o *kubelet.Options) { o.Pods = noPods{} })
+	if code, body := broken.get(t, "/metrics"); code != http.StatusInternalServerError || !strings.Contains(body, "no engine") {
+		t.Errorf("without the engine: %d %s", code, body)
+	}
+}
+
+// noPods has lost its engine.
+type noPods struct{}
+
+func (noPods) GetPods(context.Context) ([]*v1.Pod, error) { return nil, errNoEngine }
+func (noPods) FindPod(context.Context, string, string) (*v1.Pod, bool, error) {
+	return nil, false, errNoEngine
+}
+
+var errNoEngine = errors.New("no engine")
+
+// TestNoEngine: that the pods are not known is not said as that there are none.
+func TestNoEngine(t *testing.T) {
+	t.Parallel()
+	n := serve(t, func(o *kubelet.Options) { o.Pods = noPods{} })
+	for _, path := range []string{"/pods", "/runningpods/", "/containerLogs/default/web/main", "/exec/default/web/main?command=x&output=1", "/portForward/default/web", "/stats/summary", "/metrics/resource"} {
+		code, body := n.get(t, path)
+		want(t, path, fmt.Sprintf("%d %s", code, body), "500 no engine\n")
 	}
 }

@@ -1,0 +1,84 @@
+package kubelet
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
+)
+
+const (
+	// scrapeTimeout bounds how long the pods may take to be listed for metrics.
+	scrapeTimeout = 10 * time.Second
+	// maxScrapes is how many clients may ask for metrics at once.
+	maxScrapes = 4
+)
+
+// The series of a kubelet that follow from its pods (pkg/kubelet/metrics).
+var (
+	nodeName          = prometheus.NewDesc("kubelet_node_name", "The node's name. The count is always 1.", []string{"node"}, nil)
+	runningPods       = prometheus.NewDesc("kubelet_running_pods", "Number of pods that have a running container", nil, nil)
+	runningContainers = prometheus.NewDesc("kubelet_running_containers", "Number of containers that exist", []string{"container_state"}, nil)
+)
+
+// metricsHandler returns what answers with the metrics of the pods and of this process.
+func (s *server) metricsHandler() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), podCollector{s})
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
+}
+
+// podCollector counts pods when it is asked.
+type podCollector struct{ s *server }
+
+func (c podCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- nodeName
+	to <- runningPods
+	to <- runningContainers
+}
+
+func (c podCollector) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	pods, err := c.s.Pods.GetPods(ctx)
+	if err != nil {
+		to <- prometheus.NewInvalidMetric(runningPods, err)
+		return
+	}
+	running, states := 0, map[string]int{"running": 0, "exited": 0}
+	for _, pod := range pods {
+		if podspec.AnyRuns(pod.Status) {
+			running++
+		}
+		for _, cs := range podspec.AllStatuses(pod.Status) {
+			if state := stateOf(cs.State); state != "" {
+				states[state]++
+			}
+		}
+	}
+	gauge := func(d *prometheus.Desc, n int, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
+	}
+	gauge(nodeName, 1, c.s.Node)
+	gauge(runningPods, running)
+	for state, n := range states {
+		gauge(runningContainers, n, state)
+	}
+}
+
+// stateOf returns the state of a container in the words of a runtime, "" for one that does not exist.
+func stateOf(s v1.ContainerState) string {
+	switch {
+	case s.Running != nil:
+		return "running"
+	case s.Terminated != nil:
+		return "exited"
+	}
+	return ""
+}
