@@ -133,11 +133,10 @@ func (s *Server) Serve(ctx context.Context) error {
 
 // removeKubeconfig removes the file, unless it is that of a later server.
 func (s *Server) removeKubeconfig() error {
-	text, err := os.ReadFile(s.o.Kubeconfig)
-	if err != nil || s.kubeconfig == nil || !bytes.Equal(text, s.kubeconfig) {
-		return nil // or has gone already
+	if text, err := os.ReadFile(s.o.Kubeconfig); err == nil && s.kubeconfig != nil && bytes.Equal(text, s.kubeconfig) {
+		return os.Remove(s.o.Kubeconfig)
 	}
-	return os.Remove(s.o.Kubeconfig)
+	return nil
 }
 
 // guard has the handler answer those who may ask, within limits.
