@@ -108,11 +108,12 @@ test-embedded: root setup-run payload ## run the unit tests, and those of the em
 test-root: root tools build ## run all tests, including those with real containers; needs root
 	@($(GO) test -json -count=1 -p 2 -timeout 60m ./runonce/cmd ./hack/e2e ./... $(OR_FAIL)) | $(GO) run ./hack/testsummary
 
+test-vm: VMFLAGS = -all
 test-vm: test-vm-quick test-cloud-init ## run tests in all emulated machines
 
 # The machine with Debian takes too long for every change.
 test-vm-quick: root setup-vm payload ## run tests in emulated machines; SUITES="./runtime/cgroup=. ..." MACHINE=plain,systemd,systemd-v1
-	$(GO) run ./hack/vm $(if $(MACHINE),-machine $(MACHINE)) $(SUITES)
+	$(GO) run ./hack/vm $(VMFLAGS) $(if $(MACHINE),-machine $(MACHINE)) $(SUITES)
 
 test-arm64: ARCHS = arm64
 test-arm64: root setup-arm64 payload $(if $(SUITES),,release) ## run the tests of the machine "plain" on emulated arm64, and the release for it; SUITES="./runtime/cgroup=. ..."

@@ -37,8 +37,13 @@ type suite struct {
 	in       []string
 }
 
-// suites returns the suites that depend on the cgroup version or on systemd.
-func suites() []suite {
+// suites returns the suites that depend on the cgroup version or on systemd, with all stories or only those for which the
+// kernel matters.
+func suites(all bool) []suite {
+	stories := kernelStories
+	if all {
+		stories += "|" + moreStories
+	}
 	plain, booted := []string{job.Plain, job.ARM64}, []string{job.SystemdV2, job.SystemdV1}
 	every := slices.Concat(plain, booted)
 	return []suite{
@@ -62,22 +67,27 @@ func suites() []suite {
 		{"./runtime/network", "^TestHostPortSCTP$", plain},
 		{"./runtime/service/rules", "^TestSCTP$", plain},
 		{"./hack/vm/debian", "^TestArchive$", []string{job.ARM64}},
-		{"./runonce/cmd", "^TestStoriesOnEmbedded$/^(" + kernelStories + ")$", plain},
+		{"./runonce/cmd", "^TestStoriesOnEmbedded$/^(" + stories + ")$", plain},
 	}
 }
 
-// kernelStories are those for which the kernel and its cgroups matter; what the others are about is the same everywhere,
-// and they take long in an emulated machine. own-users is not one of them, since the machine's root is a tmpfs, which
+// kernelStories are those for which the kernel and its cgroups matter: all take long in an emulated machine. own-users is not one of them, since the machine's root is a tmpfs, which
 // Linux 6.1 cannot mount with mapped users. Of Services, one story shows that this kernel has what they need.
 const kernelStories = "critical-preempts|died-unseen|down-timeout|exec|happy|host-port|interrupted|ipv6|limits|mount-propagation|oom|" +
 	"pod-level|privileges|read-only-volume|runtime-class|seccomp-missing|service-traffic|shared-processes|stopped-halfway|too-big|top|users|volumes"
+
+// moreStories start containers in many ways.
+const moreStories = "attach|cp|crash-then-success|earlier-run|ends|env|host|host-path|init-then-restart|job-backoff|logs|pod-security|" +
+	"poststart|projected|run-twice|several-networks|sidecars|stdin-and-tty|stop-signal"
 
 func main() {
 	limit := flag.Duration("timeout", 90*time.Minute, "time limit for everything")
 	memory := flag.Int("memory", 3072, "memory of each machine in MiB")
 	machines := flag.String("machine", "", "comma-separated machines to run in: "+strings.Join(names(kinds()), ",")+" (default all but arm64, or plain if suites are given)")
+	all := flag.Bool("all", false, "run more stories, in about twice the time")
 	flag.Parse()
-	todo, err := choose(*machines, flag.Args())
+	chosen := suites(*all)
+	todo, err := choose(*machines, chosen, flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "vm:", err)
 		os.Exit(2)
@@ -101,8 +111,8 @@ type work struct {
 }
 
 // choose returns the work for each machine. machines is a comma-separated list of names and
-// args are suites; either may be empty.
-func choose(machines string, args []string) ([]work, error) {
+// args are suites to run instead of the chosen ones; either may be empty.
+func choose(machines string, chosen []suite, args []string) ([]work, error) {
 	in := names(slices.DeleteFunc(kinds(), func(k kind) bool { return k.chosen }))
 	if len(args) > 0 {
 		in = []string{job.Plain}
@@ -115,7 +125,6 @@ func choose(machines string, args []string) ([]work, error) {
 			return nil, fmt.Errorf("unknown machine %q: must be one of %s", name, strings.Join(names(kinds()), ", "))
 		}
 	}
-	chosen := suites()
 	if len(args) > 0 {
 		chosen = nil
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -86,7 +88,7 @@ func TestChoose(t *testing.T) {
 	t.Parallel()
 	own := func(machine string) string {
 		n := 0
-		for _, s := range suites() {
+		for _, s := range suites(false) {
 			if slices.Contains(s.in, machine) {
 				n++
 			}
@@ -111,7 +113,7 @@ func TestChoose(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			todo, err := choose(c.machines, c.args)
+			todo, err := choose(c.machines, suites(false), c.args)
 			if fmt.Sprint(err) != c.wantErr && (err != nil || c.wantErr != "") {
 				t.Fatalf("error %v, want %q", err, c.wantErr)
 			}
@@ -137,7 +139,7 @@ func TestChoose(t *testing.T) {
 // A suite for an unknown machine would never run.
 func TestSuitesRunSomewhere(t *testing.T) {
 	t.Parallel()
-	for _, s := range suites() {
+	for _, s := range suites(true) {
 		for _, machine := range s.in {
 			if !slices.Contains(names(kinds()), machine) {
 				t.Errorf("%s %s: no machine %q", s.dir, s.run, machine)
@@ -145,6 +147,16 @@ func TestSuitesRunSomewhere(t *testing.T) {
 		}
 		if len(s.in) == 0 {
 			t.Errorf("%s %s runs in no machine", s.dir, s.run)
+		}
+	}
+}
+
+// A story that does not exist would never run.
+func TestStoriesExist(t *testing.T) {
+	t.Parallel()
+	for _, name := range strings.Split(kernelStories+"|"+moreStories, "|") {
+		if _, err := os.Stat(filepath.Join("../../testdata/cases", name+".txtar")); err != nil {
+			t.Error(err)
 		}
 	}
 }
