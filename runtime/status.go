@@ -10,6 +10,7 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
+	"github.com/runonce/runonce/runtime/record"
 )
 
 // Status returns the pod's status, as the kubelet computes it. It changes nothing. A pod that
@@ -32,6 +33,21 @@ func (p *Pods) LookAll(ctx context.Context) ([]*v1.Pod, error) {
 	return p.list(ctx, func(o *podstate.Observation) { p.probeAlong(ctx, o) })
 }
 
+// Find returns a pod as List does, if there is one of that name.
+func (p *Pods) Find(ctx context.Context, namespace, name string) (pod *v1.Pod, found bool, err error) {
+	known, err := p.o.Records.List()
+	if err != nil {
+		return nil, false, err
+	}
+	for _, r := range known {
+		if !r.Started.IsZero() && r.Pod.Namespace == namespace && r.Pod.Name == name {
+			pod, err = p.listed(ctx, r, func(*podstate.Observation) {})
+			return pod, err == nil, err
+		}
+	}
+	return nil, false, nil
+}
+
 // list is List, with the status of observations that see has changed.
 func (p *Pods) list(ctx context.Context, see func(*podstate.Observation)) ([]*v1.Pod, error) {
 	known, err := p.o.Records.List()
@@ -44,23 +60,32 @@ func (p *Pods) list(ctx context.Context, see func(*podstate.Observation)) ([]*v1
 		if r.Started.IsZero() {
 			continue // admitted by a run, or removed
 		}
-		obs, err := p.observe(ctx, r.Pod)
+		pod, err := p.listed(ctx, r, see)
 		if err != nil {
 			return nil, err
 		}
-		see(obs)
-		pod := *r.Pod
-		pod.Status = podstate.Status(obs, time.Now())
-		if f, failed := podstate.PodFailure(obs, pod.Status); failed {
-			pod.Status.Reason, pod.Status.Message = f.Reason, f.Message
-		}
-		if added := p.annotations(r.Pod, obs.Sandbox); len(added) > 0 {
-			pod.Annotations = maps.Clone(added)
-			maps.Copy(pod.Annotations, r.Pod.Annotations)
-		}
-		pods = append(pods, &pod)
+		pods = append(pods, pod)
 	}
 	return pods, nil
+}
+
+// listed returns the pod of a record with its status, and what a cluster would have added to it.
+func (p *Pods) listed(ctx context.Context, r *record.Pod, see func(*podstate.Observation)) (*v1.Pod, error) {
+	obs, err := p.observe(ctx, r.Pod)
+	if err != nil {
+		return nil, err
+	}
+	see(obs)
+	pod := *r.Pod
+	pod.Status = podstate.Status(obs, time.Now())
+	if f, failed := podstate.PodFailure(obs, pod.Status); failed {
+		pod.Status.Reason, pod.Status.Message = f.Reason, f.Message
+	}
+	if added := p.annotations(r.Pod, obs.Sandbox); len(added) > 0 {
+		pod.Annotations = maps.Clone(added)
+		maps.Copy(pod.Annotations, r.Pod.Annotations)
+	}
+	return &pod, nil
 }
 
 // Annotations returns what a cluster would have added to the pod while it ran: its network

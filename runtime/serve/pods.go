@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -17,9 +16,5 @@ func (p Pods) GetPods(ctx context.Context) ([]*v1.Pod, error) { return p.Runtime
 
 // FindPod returns a pod with its status, if there is one.
 func (p Pods) FindPod(ctx context.Context, namespace, name string) (*v1.Pod, bool, error) {
-	pods, err := p.Runtime.List(ctx)
-	if i := slices.IndexFunc(pods, func(pod *v1.Pod) bool { return pod.Namespace == namespace && pod.Name == name }); i >= 0 {
-		return pods[i], true, nil
-	}
-	return nil, false, err
+	return p.Runtime.Find(ctx, namespace, name)
 }

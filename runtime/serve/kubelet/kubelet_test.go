@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,11 +43,7 @@ func (n *node) GetPods(ctx context.Context) ([]*v1.Pod, error) { return n.List(c
 
 // FindPod implements kubelet.Pods.
 func (n *node) FindPod(ctx context.Context, namespace, name string) (*v1.Pod, bool, error) {
-	pods, err := n.List(ctx)
-	if i := slices.IndexFunc(pods, func(pod *v1.Pod) bool { return pod.Namespace == namespace && pod.Name == name }); i >= 0 {
-		return pods[i], true, err
-	}
-	return nil, false, err
+	return n.Find(ctx, namespace, name)
 }
 
 // serve starts a node. change, if it is not nil, changes what is served.
