@@ -31,6 +31,7 @@ const (
 	categoryNetwork = "Network"
 	categoryCluster = "Cluster"
 	categoryImages  = "Images"
+	categoryServe   = "Serve"
 )
 
 const (

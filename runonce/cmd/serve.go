@@ -22,51 +22,82 @@ const (
 	kubeconfig  = "kubeconfig"
 )
 
+// serveFlags say where pods are served.
+type serveFlags struct {
+	flag, usage, preset        string // of the flag with the address
+	address, certFile, keyFile string
+}
+
+func (f *serveFlags) flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: f.flag, Destination: &f.address, Category: categoryServe, Usage: f.usage, DefaultText: f.preset},
+		&cli.StringFlag{Name: "tls-cert", Destination: &f.certFile, Category: categoryServe, Usage: "use the certificate in `FILE`", DefaultText: "a new one, on loopback only"},
+		&cli.StringFlag{Name: "tls-key", Destination: &f.keyFile, Category: categoryServe, Usage: "use the private key in `FILE`", DefaultText: "a new one"},
+	}
+}
+
+func (f *serveFlags) check() error {
+	if f.address == "" {
+		return nil
+	}
+	o, err := f.options()
+	if err != nil {
+		return usagef("--%s: %w", f.flag, err)
+	}
+	if err := o.Check(); err != nil {
+		return usagef("--%s: %w; see --tls-cert and --tls-key", f.flag, err)
+	}
+	return nil
+}
+
+func (f *serveFlags) options() (serve.Options, error) {
+	address, err := serve.ParseAddress(f.address)
+	return serve.Options{Address: address, CertFile: f.certFile, KeyFile: f.keyFile}, err
+}
+
+// listen opens the address, and says so. The target is open; see says whether nobody else in this process probes its pods.
+func (f *serveFlags) listen(ctx context.Context, t *nodeTarget, node string, see bool) (*serve.Server, error) {
+	o, err := f.options()
+	if err != nil {
+		return nil, err
+	}
+	o.Kubeconfig, o.Log = filepath.Join(t.options.State, kubeconfig), t.log
+	o.Handler = kubelet.Handler(kubelet.Options{
+		Node: node, Started: time.Now(), Pods: serve.Pods{Runtime: t.pods, Probe: see}, Runtime: t.pods, Log: t.log,
+	})
+	server, err := serve.Listen(ctx, o)
+	if err != nil {
+		return nil, unusable(err)
+	}
+	t.println("serving on " + server.Address().String())
+	return server, nil
+}
+
 // serveCommand is "serve".
 type serveCommand struct {
 	*program
 	engineFlags
-	listen, nodeName  string
-	certFile, keyFile string
+	serveFlags
+	nodeName string
 }
 
 func (p *program) serveCommand() *cli.Command {
-	c := &serveCommand{program: p}
+	c := &serveCommand{program: p, serveFlags: serveFlags{flag: "listen", usage: "listen on `ADDRESS`", preset: "unix:STATE/" + serveSocket}}
 	return p.command(cli.Command{
 		Name: "serve", Usage: "serve the pods of this machine as a kubelet does",
 		Description: "What can read a kubelet can read this: pods, logs, commands in containers, ports, statistics.\n" +
 			"ADDRESS is unix:PATH, for root only, or HOST:PORT, which needs TLS and a token: see \"runonce\n" +
 			"kubeconfig\". It starts and stops no pods.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "listen", Destination: &c.listen, Usage: "listen on `ADDRESS`", DefaultText: "unix:STATE/" + serveSocket},
 			&cli.StringFlag{Name: "node-name", Destination: &c.nodeName, Usage: "`NAME` of the node", DefaultText: "the host name"},
-			&cli.StringFlag{Name: "tls-cert", Destination: &c.certFile, Usage: "use the certificate in `FILE`", DefaultText: "a new one, on loopback only"},
-			&cli.StringFlag{Name: "tls-key", Destination: &c.keyFile, Usage: "use the private key in `FILE`", DefaultText: "a new one"},
 		},
-	}, c, &c.engineFlags)
+	}, c, &c.serveFlags, &c.engineFlags)
 }
 
-// options returns where to listen.
-func (c *serveCommand) options() (serve.Options, error) {
-	address, err := serve.ParseAddress(cmp.Or(c.listen, "unix:"+filepath.Join(c.state, serveSocket)))
-	if err != nil {
-		return serve.Options{}, usagef("--listen: %w", err)
-	}
-	o := serve.Options{Address: address, CertFile: c.certFile, KeyFile: c.keyFile, Kubeconfig: filepath.Join(c.state, kubeconfig), Log: c.log}
-	if err := o.Check(); err != nil {
-		return o, usagef("--listen: %w; see --tls-cert and --tls-key", err)
-	}
-	return o, nil
-}
-
-func (c *serveCommand) run(ctx context.Context, _ []string) error {
-	o, err := c.options()
-	if err != nil {
-		return err
-	}
-	name := c.nodeName
-	if name == "" {
-		if name, err = os.Hostname(); err != nil {
+func (c *serveCommand) run(ctx context.Context, _ []string) (err error) {
+	c.serveFlags.address = cmp.Or(c.serveFlags.address, "unix:"+filepath.Join(c.state, serveSocket))
+	if c.nodeName == "" {
+		if c.nodeName, err = os.Hostname(); err != nil {
 			return unusable(fmt.Errorf("finding the name of the node: %w", err))
 		}
 	}
@@ -75,14 +106,10 @@ func (c *serveCommand) run(ctx context.Context, _ []string) error {
 	if err := t.connect(ctx); err != nil {
 		return err
 	}
-	o.Handler = kubelet.Handler(kubelet.Options{
-		Node: name, Started: time.Now(), Pods: serve.Pods{Runtime: t.pods}, Runtime: t.pods, Log: c.log,
-	})
-	server, err := serve.Listen(ctx, o)
+	server, err := c.listen(ctx, t, c.nodeName, true)
 	if err != nil {
-		return unusable(err)
+		return err
 	}
-	c.println("serving on " + server.Address().String())
 	if c.io.Notify != nil {
 		c.io.Notify("READY=1")
 	}

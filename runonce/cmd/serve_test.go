@@ -3,8 +3,10 @@ package cmd_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -12,12 +14,15 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce/cmd"
 )
 
@@ -58,9 +63,7 @@ func (s *story) serves(ts *testscript.TestScript, args []string) {
 
 // request returns the answer to a request, over TCP by what "kubeconfig" prints.
 func (s *story) request(how, socket, path string) (string, error) {
-	client, url := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}}, "http://node"
+	client, url := viaSocket(socket), "http://node"
 	if how == "tcp" {
 		var text bytes.Buffer
 		world := s.world
@@ -78,9 +81,21 @@ func (s *story) request(how, socket, path string) (string, error) {
 		}
 		url = config.Host
 	}
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	return fetch(s.t.Context(), client, url+path)
+}
+
+// viaSocket is a client of a server on a socket.
+func viaSocket(path string) *http.Client {
+	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", path)
+	}}}
+}
+
+// fetch returns the answer to a request.
+func fetch(ctx context.Context, client *http.Client, url string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+path, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
 	}
@@ -90,4 +105,44 @@ func (s *story) request(how, socket, path string) (string, error) {
 	}
 	answer, err := io.ReadAll(resp.Body)
 	return string(answer), errors.Join(err, resp.Body.Close())
+}
+
+// TestWatchServes: pods are served while they are watched, with the readiness that watch has found.
+func TestWatchServes(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "ro-") // the path of a socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "s")
+	m := newMemory(t)
+	interrupt, ended := background(t, m, "watch", "--settle", "0", "--node", nodeFile(), "--serve", "unix:"+socket, text(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec: {containers: [{name: main, image: "localhost/box:1", args: [trap], readinessProbe: {exec: {command: [/bin/box, exit, "0"]}, periodSeconds: 1}}]}
+`))
+	ready := func() bool {
+		answer, err := fetch(t.Context(), viaSocket(socket), "http://node/pods")
+		var list v1.PodList
+		return err == nil && json.Unmarshal([]byte(answer), &list) == nil && len(list.Items) == 1 && podspec.IsReady(list.Items[0].Status)
+	}
+	for deadline := time.Now().Add(time.Minute); !ready(); time.Sleep(20 * time.Millisecond) {
+		select {
+		case got := <-ended:
+			t.Fatalf("exit code %d\n%s%s", got.code, got.stdout, got.stderr)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("not ready within a minute")
+		}
+	}
+	interrupt()
+	if got := <-ended; got.code != 0 || !strings.Contains(got.stderr, "serving on unix:"+socket) {
+		t.Errorf("exit code %d\n%s", got.code, got.stderr)
+	}
+	if _, err := os.Lstat(socket); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket after the end: %v", err)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,7 @@ type watchCommand struct {
 	clusterFlags // to refuse them
 	queueFlags   // likewise, on the command line
 	metricsFlags
+	serveFlags
 	queueGiven  bool
 	maxRestarts int
 	stopPods    bool
@@ -48,7 +50,10 @@ type watchCommand struct {
 }
 
 func (p *program) watchCommand() *cli.Command {
-	c := &watchCommand{program: p, outputFlags: newOutputFlags("table", "wide", "json", "yaml", formatGitHub)}
+	c := &watchCommand{
+		program: p, outputFlags: newOutputFlags("table", "wide", "json", "yaml", formatGitHub),
+		serveFlags: serveFlags{flag: "serve", usage: "serve the pods on `ADDRESS`, as \"runonce serve\" does", preset: "none"},
+	}
 	return p.command(cli.Command{
 		Name: "watch", Usage: "run the pods of manifests, keep them running and apply changes to the manifests", ArgsUsage: "PATH...",
 		Description: "PATH is a directory, a file or a URL. SIGHUP reads all of them again. SIGTERM and SIGINT end the\n" +
@@ -58,7 +63,7 @@ func (p *program) watchCommand() *cli.Command {
 			boolFlag(&c.stopPods, categoryRun, "stop the pods at the end", "stop-pods"),
 			p.quietFlag(),
 		},
-	}, c, &c.podFlags, &c.startFlags, &c.outputFlags, hidden{&c.clusterFlags}, hidden{&c.queueFlags}, &c.metricsFlags)
+	}, c, &c.podFlags, &c.startFlags, &c.outputFlags, hidden{&c.clusterFlags}, hidden{&c.queueFlags}, &c.metricsFlags, &c.serveFlags)
 }
 
 // currentObjects are those of the manifests that were read last.
@@ -129,7 +134,34 @@ func (c *watchCommand) run(ctx context.Context, args []string) error {
 	if err := c.begin(ctx, set); err != nil {
 		return err
 	}
+	ended, err := c.serve(ctx)
+	if err != nil {
+		return err
+	}
+	defer ended()
 	return c.keep(ctx, changes)
+}
+
+// serve has the pods served in the background until the returned function is called, if that is wanted.
+func (c *watchCommand) serve(ctx context.Context) (end func(), err error) {
+	if c.serveFlags.address == "" {
+		return func() {}, nil
+	}
+	server, err := c.listen(ctx, c.target, c.target.node.Name, false)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // as long as there are pods to see
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := server.Serve(ctx); err != nil {
+			c.log.Error("the pods are not served any more", "error", err)
+		}
+	})
+	return func() {
+		cancel()
+		serving.Wait()
+	}, nil
 }
 
 // changes returns a channel that gets a value when the files have changed, or SIGHUP has come.

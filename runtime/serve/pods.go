@@ -9,10 +9,19 @@ import (
 )
 
 // Pods are those of this machine, as package kubelet wants them.
-type Pods struct{ Runtime *runtime.Pods }
+type Pods struct {
+	Runtime *runtime.Pods
+	// Probe says that nobody else in this process probes the pods, so that it has to be found out whether they are ready.
+	Probe bool
+}
 
 // GetPods returns the pods with their status.
-func (p Pods) GetPods(ctx context.Context) ([]*v1.Pod, error) { return p.Runtime.LookAll(ctx) }
+func (p Pods) GetPods(ctx context.Context) ([]*v1.Pod, error) {
+	if p.Probe {
+		return p.Runtime.LookAll(ctx)
+	}
+	return p.Runtime.List(ctx)
+}
 
 // FindPod returns a pod with its status, if there is one.
 func (p Pods) FindPod(ctx context.Context, namespace, name string) (*v1.Pod, bool, error) {
