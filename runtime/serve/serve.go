@@ -9,6 +9,7 @@ import (
 	"crypto/subtle"
 	"crypto/tls"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -108,8 +110,7 @@ func (s *Server) Address() Address { return s.o.Address }
 
 // Serve answers requests until ctx is done, which ends streams at once and gives other requests a moment.
 func (s *Server) Serve(ctx context.Context) error {
-	// The libraries of streams log what clients do.
-	klog.SetSlogLogger(slog.New(quiet{s.o.Log.Handler()}))
+	redirect(s.o.Log)
 	server := &http.Server{
 		Handler: s.guard(s.o.Handler), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 		BaseContext: func(net.Listener) context.Context { return ctx },
@@ -168,17 +169,16 @@ func (s *Server) allows(r *http.Request) bool {
 	return s.token == "" || strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(given[:], wanted[:]) == 1
 }
 
-// quiet is a log in which errors are details: what a client does wrong is not the server's error.
-type quiet struct{ slog.Handler }
+// aside keeps klog from standard error, once: that is for good.
+var aside sync.Once
 
-func (q quiet) Enabled(ctx context.Context, _ slog.Level) bool {
-	return q.Handler.Enabled(ctx, slog.LevelDebug)
+// redirect has the libraries of streams, which log what clients do wrong with klog, log it as details.
+func redirect(log *slog.Logger) {
+	aside.Do(func() {
+		var flags flag.FlagSet
+		klog.InitFlags(&flags)
+		_ = flags.Set("stderrthreshold", "FATAL") // a flag and a value of klog
+		klog.LogToStderr(false)
+	})
+	klog.SetOutput(slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer())
 }
-
-func (q quiet) Handle(ctx context.Context, r slog.Record) error {
-	r.Level = slog.LevelDebug
-	return q.Handler.Handle(ctx, r)
-}
-
-func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
-func (q quiet) WithGroup(name string) slog.Handler       { return quiet{q.Handler.WithGroup(name)} }
