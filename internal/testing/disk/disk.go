@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -57,7 +58,21 @@ func (d Disk) CutPower() error {
 // somebody may still use again, and that is of no use any more.
 func (d Disk) Restore(ctx context.Context) error {
 	next := d.file + ".new"
+	d.settle(ctx)
 	return errors.Join(run(ctx, "cp", "--sparse=always", d.file, next), os.Rename(next, d.file), d.mount(ctx))
+}
+
+// settleTimeout is how long somebody may still use a disk whose power was cut.
+const settleTimeout = 5 * time.Second
+
+// settle waits until nobody uses the disk: writes that were under way when the power was cut, or that its last user's end
+// makes, would tear a copy. Somebody who goes on using it keeps nobody waiting for ever.
+func (d Disk) settle(ctx context.Context) {
+	for deadline := time.Now().Add(settleTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if out, err := exec.CommandContext(ctx, "losetup", "--associated", d.file).Output(); err != nil || len(out) == 0 {
+			return
+		}
+	}
 }
 
 func run(ctx context.Context, name string, args ...string) error {
