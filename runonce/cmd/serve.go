@@ -55,15 +55,16 @@ func (f *serveFlags) options() (serve.Options, error) {
 	return serve.Options{Address: address, CertFile: f.certFile, KeyFile: f.keyFile}, err
 }
 
-// listen opens the address, and says so. The target is open; see says whether nobody else in this process probes its pods.
-func (f *serveFlags) listen(ctx context.Context, t *nodeTarget, node string, see bool) (*serve.Server, error) {
+// listen opens the address, and says so. The target is open; probe is set if nobody else in
+// this process probes its pods.
+func (f *serveFlags) listen(ctx context.Context, t *nodeTarget, node string, probe bool) (*serve.Server, error) {
 	o, err := f.options()
 	if err != nil {
 		return nil, err
 	}
 	o.Kubeconfig, o.Log = filepath.Join(t.options.State, kubeconfig), t.log
 	o.Handler = kubelet.Handler(kubelet.Options{
-		Node: node, Started: time.Now(), Pods: serve.Pods{Runtime: t.pods, Probe: see}, Runtime: t.pods, Log: t.log,
+		Node: node, Started: time.Now(), Pods: serve.Pods{Runtime: t.pods, Probe: probe}, Runtime: t.pods, Log: t.log,
 	})
 	server, err := serve.Listen(ctx, o)
 	if err != nil {

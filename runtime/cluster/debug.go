@@ -82,15 +82,8 @@ const endTimeout = 5 * time.Second
 
 // Ended says whether the newest instance of a container has ended. It waits a moment for that.
 func (p *Pods) Ended(ctx context.Context, pod *v1.Pod, container string) (bool, error) {
-	for deadline := time.Now().Add(endTimeout); ; {
+	return poll(ctx, endTimeout, func() (bool, error) {
 		cs, err := p.containerStatus(ctx, pod, container)
-		if ended := cs.State.Terminated != nil; err != nil || ended || time.Now().After(deadline) {
-			return ended, err
-		}
-		select {
-		case <-time.After(exitPeriod):
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		}
-	}
+		return cs.State.Terminated != nil, err
+	})
 }

@@ -82,26 +82,38 @@ const (
 )
 
 // awaitExit waits until the end of an instance of a container is reported, and returns its exit code.
-func (p *Pods) awaitExit(ctx context.Context, pod *v1.Pod, id string) (int32, error) {
-	for deadline := time.Now().Add(exitTimeout); ; {
+func (p *Pods) awaitExit(ctx context.Context, pod *v1.Pod, id string) (code int32, err error) {
+	reported, err := poll(ctx, exitTimeout, func() (bool, error) {
 		var there v1.Pod
 		if err := p.c.get(ctx, podspec.NameOf(pod), &there); err != nil {
-			return 0, fmt.Errorf("waiting for the exit code of a container of pod %q: %s", podspec.FullName(pod), words(err))
+			return false, fmt.Errorf("waiting for the exit code of a container of pod %q: %s", podspec.FullName(pod), words(err))
 		}
 		for _, cs := range podspec.AllStatuses(there.Status) {
 			for _, end := range []*v1.ContainerStateTerminated{cs.State.Terminated, cs.LastTerminationState.Terminated} {
 				if end != nil && end.ContainerID == id {
-					return end.ExitCode, nil
+					code = end.ExitCode
+					return true, nil
 				}
 			}
 		}
-		if time.Now().After(deadline) {
-			return 0, fmt.Errorf("disconnected from pod %q, whose container still runs", podspec.FullName(pod))
+		return false, nil
+	})
+	if err == nil && !reported {
+		err = fmt.Errorf("disconnected from pod %q, whose container still runs", podspec.FullName(pod))
+	}
+	return code, err
+}
+
+// poll looks until what it looks for is there, and says whether that was so within the limit.
+func poll(ctx context.Context, limit time.Duration, look func() (there bool, err error)) (bool, error) {
+	for deadline := time.Now().Add(limit); ; {
+		if there, err := look(); err != nil || there || time.Now().After(deadline) {
+			return there, err
 		}
 		select {
 		case <-time.After(exitPeriod):
 		case <-ctx.Done():
-			return 0, context.Cause(ctx)
+			return false, context.Cause(ctx)
 		}
 	}
 }

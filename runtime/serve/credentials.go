@@ -22,7 +22,7 @@ import (
 // credentials are what clients need to connect over TCP.
 type credentials struct {
 	certificate tls.Certificate
-	authority   []byte // PEM, "" for one that clients know
+	authority   []byte // PEM, by which clients know the certificate
 	token       string
 }
 
