@@ -31,7 +31,7 @@ func (c *console) streams(ctx context.Context, f streamFlags) engine.Streams {
 	if !s.TTY || c.io.Terminal == nil {
 		return s
 	}
-	s.Resize = c.io.Terminal.Sizes(ctx)
+	s.Size, s.Resize = c.io.Terminal.Size(), c.io.Terminal.Sizes(ctx)
 	if f.stdin {
 		s.Started = func() { c.makeRaw(ctx) }
 	}

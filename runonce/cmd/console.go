@@ -70,6 +70,8 @@ type IO struct {
 type Terminal interface {
 	// Raw has the terminal pass everything on as it is typed, until restore is called.
 	Raw() (restore func(), err error)
+	// Size returns its present size, zero if that is not known.
+	Size() engine.Size
 	// Sizes returns its sizes, the present one first, until ctx is done.
 	Sizes(ctx context.Context) <-chan engine.Size
 }

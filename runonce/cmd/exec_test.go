@@ -69,6 +69,7 @@ func (r *recorder) Raw() (func(), error) {
 	return func() { r.note("restored") }, nil
 }
 
+func (*recorder) Size() engine.Size                        { return engine.Size{} }
 func (*recorder) Sizes(context.Context) <-chan engine.Size { return nil }
 func (r *recorder) guard(backend.Options, string, string) (func(), error) {
 	r.note("guarded")

@@ -18,6 +18,9 @@ func (e *Engine) Attach(ctx context.Context, id string, s engine.Streams) error 
 	streaming, cancel := context.WithCancel(ctx)
 	defer cancel()
 	begun := func() {
+		if s.Size != (engine.Size{}) {
+			e.resize(streaming, id, s.Size)
+		}
 		if s.Resize != nil {
 			go e.resizeWith(streaming, id, s.Resize)
 		}
@@ -51,10 +54,22 @@ func (e *Engine) closeInput(ctx context.Context, id string) {
 
 // resizeWith gives the container's terminal each of the sizes.
 func (e *Engine) resizeWith(ctx context.Context, id string, sizes <-chan engine.Size) {
-	for size := range sizes {
-		_ = e.do(ctx, func(ctx context.Context, s *session) error {
-			_, err := s.Tasks().ResizePty(ctx, &tasksapi.ResizePtyRequest{ContainerID: id, Width: uint32(size.Width), Height: uint32(size.Height)})
-			return err
-		})
+	for {
+		select {
+		case size, ok := <-sizes:
+			if !ok {
+				return
+			}
+			e.resize(ctx, id, size)
+		case <-ctx.Done():
+			return
+		}
 	}
+}
+
+func (e *Engine) resize(ctx context.Context, id string, size engine.Size) {
+	_ = e.do(ctx, func(ctx context.Context, s *session) error {
+		_, err := s.Tasks().ResizePty(ctx, &tasksapi.ResizePtyRequest{ContainerID: id, Width: uint32(size.Width), Height: uint32(size.Height)})
+		return err
+	})
 }

@@ -39,7 +39,7 @@ func (o Options) execDir() string { return filepath.Join(o.State, "exec") }
 
 // Exec runs a command inside the container.
 func (e *Engine) Exec(ctx context.Context, id string, args []string) (res engine.ExecResult, err error) {
-	err = e.inContainer(ctx, id, engine.Command{Args: args}, false, func(ctx context.Context, x command) error {
+	err = e.inContainer(ctx, id, engine.Command{Args: args}, nil, func(ctx context.Context, x command) error {
 		var out limitedBuffer
 		res.ExitCode, err = x.run(ctx, e.o.execDir(), engine.Streams{Stdout: &out}, true)
 		res.Output = out
@@ -55,7 +55,7 @@ func (e *Engine) ExecStreams(ctx context.Context, id string, c engine.Command, s
 		return code, err
 	}
 	begun := false
-	err = e.inContainer(ctx, id, c, s.TTY, func(ctx context.Context, x command) error {
+	err = e.inContainer(ctx, id, c, consoleSize(s), func(ctx context.Context, x command) error {
 		if begun {
 			return errLost
 		}
@@ -99,7 +99,7 @@ type command struct {
 func newExecID() string { return "exec-" + strconv.FormatInt(time.Now().UnixNano(), 36) }
 
 // inContainer calls run, again with each new session, with a command for the container.
-func (e *Engine) inContainer(ctx context.Context, id string, c engine.Command, terminal bool, run func(context.Context, command) error) error {
+func (e *Engine) inContainer(ctx context.Context, id string, c engine.Command, terminal *specs.Box, run func(context.Context, command) error) error {
 	return inCommand(ctx, id, c, e.do(ctx, func(ctx context.Context, s *session) error {
 		process, err := s.execProcess(ctx, id, c, terminal)
 		if ctx.Err() != nil {
@@ -136,7 +136,7 @@ func execError(ctx context.Context, err error, args []string) error {
 }
 
 // execProcess returns the process of a command in the container.
-func (s *session) execProcess(ctx context.Context, id string, c engine.Command, terminal bool) (typeurl.Any, error) {
+func (s *session) execProcess(ctx context.Context, id string, c engine.Command, terminal *specs.Box) (typeurl.Any, error) {
 	known, err := s.ContainerService().Get(ctx, id)
 	if err != nil {
 		return nil, err
@@ -148,9 +148,16 @@ func (s *session) execProcess(ctx context.Context, id string, c engine.Command, 
 	return execProcess(&spec, c, terminal)
 }
 
-// execProcess returns a container's own process with another command, with a terminal or
-// without.
-func execProcess(spec *specs.Spec, c engine.Command, terminal bool) (typeurl.Any, error) {
+// consoleSize returns the size of the terminal of a command, nil for none.
+func consoleSize(s engine.Streams) *specs.Box {
+	if !s.TTY {
+		return nil
+	}
+	return &specs.Box{Width: uint(s.Size.Width), Height: uint(s.Size.Height)}
+}
+
+// execProcess returns a container's own process with another command, and with the terminal, nil for none.
+func execProcess(spec *specs.Spec, c engine.Command, terminal *specs.Box) (typeurl.Any, error) {
 	switch {
 	case len(c.Args) == 0:
 		return nil, errors.New("there is no command")
@@ -158,11 +165,12 @@ func execProcess(spec *specs.Spec, c engine.Command, terminal bool) (typeurl.Any
 		return nil, errors.New("reading its spec: it has no process")
 	}
 	p := spec.Process
-	p.Terminal, p.Args, p.Cwd = terminal, c.Args, cmp.Or(c.Dir, p.Cwd)
+	p.Terminal, p.ConsoleSize = terminal != nil, terminal
+	p.Args, p.Cwd = c.Args, cmp.Or(c.Dir, p.Cwd)
 	if c.User != nil {
 		p.User = *c.User
 	}
-	if terminal {
+	if p.Terminal {
 		p.Env = append(p.Env, "TERM=xterm") // as under every CRI runtime
 	}
 	p.Env = append(p.Env, c.Env...)

@@ -97,6 +97,14 @@ func TestExec(t *testing.T) {
 			t.Errorf("%s: %s", got, &out)
 		}
 	})
+	t.Run("size", func(t *testing.T) { // has it when it starts
+		var out bytes.Buffer
+		streams := engine.Streams{Stdout: &out, TTY: true, Size: engine.Size{Width: 132, Height: 43}}
+		_, err := e.ExecStreams(t.Context(), "a", engine.Command{Args: []string{"box", "facts"}}, streams)
+		if err != nil || !strings.Contains(out.String(), `"ttySize":[43,132]`) {
+			t.Errorf("%v: %s", err, &out)
+		}
+	})
 	t.Run("deadline", func(t *testing.T) {
 		cut := func(after time.Duration, exec func(ctx context.Context, command []string) error) {
 			t.Helper()

@@ -100,7 +100,7 @@ func ExecRunning(ctx context.Context, o Options, in PodContainer, c engine.Comma
 // ends. ok says whether the shim can do that. If not, it is none of ours or of an earlier version, nothing has
 // happened, and err says why.
 func (o Options) execTied(ctx context.Context, id string, c engine.Command, s engine.Streams) (code int32, ok bool, err error) {
-	tasks, process, err := o.connectTied(ctx, id, c, s.TTY)
+	tasks, process, err := o.connectTied(ctx, id, c, consoleSize(s))
 	if err != nil {
 		return 0, false, err
 	}
@@ -112,7 +112,7 @@ func (o Options) execTied(ctx context.Context, id string, c engine.Command, s en
 
 // connectTied connects to the shim of a running container, and returns the process of a command in it. The caller
 // closes the connection.
-func (o Options) connectTied(ctx context.Context, id string, c engine.Command, terminal bool) (*shimTasks, typeurl.Any, error) {
+func (o Options) connectTied(ctx context.Context, id string, c engine.Command, terminal *specs.Box) (*shimTasks, typeurl.Any, error) {
 	bundle, err := o.bundle(id)
 	if err != nil {
 		return nil, nil, fmt.Errorf("looking for its shim: %w", err)

@@ -192,7 +192,8 @@ type Streams struct {
 	Stdout, Stderr io.Writer // nil drops what is written
 	// TTY gives the command a terminal. It then writes to Stdout only.
 	TTY bool
-	// Resize gets the sizes of the terminal; nil for none.
+	// Size is that of the terminal from the beginning; zero if it is not known. Resize gets the sizes; nil for none.
+	Size   Size
 	Resize <-chan Size
 	// Starting, if set, is called before the command starts, with what the engine knows it by, if the
 	// command would outlive this process. If it fails, the command does not start.

@@ -37,6 +37,15 @@ func (t *Terminal) Raw() (restore func(), err error) {
 	return sync.OnceFunc(func() { _ = term.Restore(int(t.file.Fd()), before) }), nil
 }
 
+// Size returns the present size of the terminal, zero if that is not known.
+func (t *Terminal) Size() engine.Size {
+	width, height, err := term.GetSize(int(t.file.Fd()))
+	if err != nil {
+		return engine.Size{}
+	}
+	return engine.Size{Width: uint16(width), Height: uint16(height)}
+}
+
 // Sizes returns the sizes of the terminal, the present one first, until ctx is done. Who does not read them all gets the
 // last one.
 func (t *Terminal) Sizes(ctx context.Context) <-chan engine.Size {
@@ -46,9 +55,9 @@ func (t *Terminal) Sizes(ctx context.Context) <-chan engine.Size {
 	go func() {
 		defer signal.Stop(changes)
 		for {
-			if width, height, err := term.GetSize(int(t.file.Fd())); err == nil {
+			if size := t.Size(); size != (engine.Size{}) {
 				select {
-				case sizes <- engine.Size{Width: uint16(width), Height: uint16(height)}:
+				case sizes <- size:
 				case <-changes:
 					continue
 				case <-ctx.Done():
