@@ -44,7 +44,7 @@ func (p *Pods) probeAlong(ctx context.Context, o *podstate.Observation) {
 			cancel()
 			continue
 		}
-		target := p.target(def, c, *o.Sandbox)
+		target := p.counted(o.Pod.UID, p.target(def, c, *o.Sandbox))
 		p.probes.running.Go(func() {
 			probe.Watch(ctx, target, c.StartedAt, func(s probe.Status) {
 				p.probes.setStatus(c.ID, s)

@@ -24,6 +24,7 @@ type memory struct {
 	annotations map[string]string // of its last sandbox
 	published   string            // what was published of it last
 	logPaths    map[string]string // by container ID: of the newest instances and those before
+	probed      map[Probed]int    // how often each probe had each result
 }
 
 // crash counts how often a container ended soon after its start.
@@ -33,7 +34,7 @@ type crash struct {
 }
 
 func newMemory() *memory {
-	return &memory{crashes: map[string]crash{}, killed: map[string]string{}, oomKilled: map[string]string{}}
+	return &memory{crashes: map[string]crash{}, killed: map[string]string{}, oomKilled: map[string]string{}, probed: map[Probed]int{}}
 }
 
 // recall completes the observation by what is remembered.

@@ -204,41 +204,54 @@ func (p *Pods) Changes(ctx context.Context, pod *v1.Pod) (<-chan struct{}, error
 	return p.watch.subscribe(ctx, string(pod.UID)), nil
 }
 
-// watch fans the engine's events out to those who wait for a change of one pod. The zero
-// value is ready for use.
-type watch struct {
-	mu   sync.Mutex
-	subs map[chan struct{}]string // channel to pod UID
+// OnChange has f called with the UID of each pod whose status has changed, as Changes tells, or with "" if it may be any
+// pod, until ctx is done. f must not block.
+func (p *Pods) OnChange(ctx context.Context, f func(types.UID)) {
+	p.watch.add(ctx, func(uid string) { f(types.UID(uid)) }, func() {})
 }
 
-// notify wakes the waiters of the pod, or all of them when the pod is not known.
+// watch fans the engine's events out to those who wait for changes. The zero value is ready for use.
+type watch struct {
+	mu   sync.Mutex
+	subs map[*func(podUID string)]struct{}
+}
+
+// notify tells all of them that the pod has changed, or that some pod has if it is "".
 func (w *watch) notify(podUID string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for ch, uid := range w.subs {
-		if podUID != "" && uid != podUID {
-			continue
+	for f := range w.subs {
+		(*f)(podUID)
+	}
+}
+
+// add has f called until ctx is done, and then done.
+func (w *watch) add(ctx context.Context, f func(podUID string), done func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.subs == nil {
+		w.subs = map[*func(string)]struct{}{}
+	}
+	w.subs[&f] = struct{}{}
+	context.AfterFunc(ctx, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.subs, &f)
+		done()
+	})
+}
+
+// subscribe returns a channel that gets a value when the pod changes. It is closed when ctx is done.
+func (w *watch) subscribe(ctx context.Context, podUID string) <-chan struct{} {
+	ch := make(chan struct{}, 1)
+	w.add(ctx, func(uid string) {
+		if uid != "" && uid != podUID {
+			return
 		}
 		select {
 		case ch <- struct{}{}:
 		default: // a wake-up is pending already
 		}
-	}
-}
-
-func (w *watch) subscribe(ctx context.Context, podUID string) <-chan struct{} {
-	ch := make(chan struct{}, 1)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.subs == nil {
-		w.subs = map[chan struct{}]string{}
-	}
-	w.subs[ch] = podUID
-	context.AfterFunc(ctx, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.subs, ch)
-		close(ch)
-	})
+	}, func() { close(ch) })
 	return ch
 }

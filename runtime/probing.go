@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
@@ -35,7 +37,7 @@ func (p *Pods) startProbes(ctx context.Context, w *work, def *v1.Container, c en
 		return
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	target := p.target(withoutStartup(def, w.record, c), c, w.sandbox)
+	target := p.counted(w.pod.UID, p.target(withoutStartup(def, w.record, c), c, w.sandbox))
 	status := probe.Initial(target.Container)
 	if status.Ready {
 		status.Since = time.Now()
@@ -191,6 +193,32 @@ func sleep(ctx context.Context, d time.Duration) error {
 		}
 		return nil
 	}
+}
+
+// Probed is a result of a probe of a container.
+type Probed struct {
+	Container string
+	Probe     probe.Kind
+	Result    probe.Result
+}
+
+// ProbeResults returns how often this process has had each result of the pod's probes.
+func (p *Pods) ProbeResults(pod *v1.Pod) (counts map[Probed]int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m := p.memories[pod.UID]; m != nil {
+		counts = maps.Clone(m.probed)
+	}
+	return counts
+}
+
+// counted returns the target with its results counted.
+func (p *Pods) counted(uid types.UID, t probe.Target) probe.Target {
+	name := t.Container.Name
+	t.Checked = func(k probe.Kind, r probe.Result) {
+		p.remember(uid, func(m *memory) { m.probed[Probed{name, k, r}]++ })
+	}
+	return t
 }
 
 // target is the container as probes and hooks reach it: by the pod's address, from inside

@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,12 +26,12 @@ func (p *Pods) Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 
 // List returns the pods of earlier runs, and of this one, with their status filled in.
 func (p *Pods) List(ctx context.Context) ([]*v1.Pod, error) {
-	return p.list(ctx, func(*podstate.Observation) {})
+	return p.list(ctx, false)
 }
 
 // LookAll is List, but with their status as Look returns it.
 func (p *Pods) LookAll(ctx context.Context) ([]*v1.Pod, error) {
-	return p.list(ctx, func(o *podstate.Observation) { p.probeAlong(ctx, o) })
+	return p.list(ctx, true)
 }
 
 // Find returns a pod as List does, if there is one of that name.
@@ -41,26 +42,35 @@ func (p *Pods) Find(ctx context.Context, namespace, name string) (pod *v1.Pod, f
 	}
 	for _, r := range known {
 		if !r.Started.IsZero() && r.Pod.Namespace == namespace && r.Pod.Name == name {
-			pod, err = p.listed(ctx, r, func(*podstate.Observation) {})
+			pod, err = p.Listed(ctx, r, false)
 			return pod, err == nil, err
 		}
 	}
 	return nil, false, nil
 }
 
-// list is List, with the status of observations that see has changed.
-func (p *Pods) list(ctx context.Context, see func(*podstate.Observation)) ([]*v1.Pod, error) {
+// Known returns the records of the pods that List lists, in the same order, and with admitted of those that a run goes
+// on with which has not started them yet. They must not be changed: a pod whose record changes has another one then.
+func (p *Pods) Known(admitted bool) ([]*record.Pod, error) {
 	known, err := p.o.Records.List()
 	if err != nil {
 		return nil, err
 	}
 	p.forgetOthers(known)
+	return slices.DeleteFunc(known, func(r *record.Pod) bool {
+		// Others were admitted by a run, or removed.
+		return r.Started.IsZero() && (!admitted || r.Removed || !p.o.Records.IsWatched(r))
+	}), nil
+}
+
+func (p *Pods) list(ctx context.Context, look bool) ([]*v1.Pod, error) {
+	known, err := p.Known(false)
+	if err != nil {
+		return nil, err
+	}
 	pods := make([]*v1.Pod, 0, len(known))
 	for _, r := range known {
-		if r.Started.IsZero() {
-			continue // admitted by a run, or removed
-		}
-		pod, err := p.listed(ctx, r, see)
+		pod, err := p.Listed(ctx, r, look)
 		if err != nil {
 			return nil, err
 		}
@@ -69,13 +79,16 @@ func (p *Pods) list(ctx context.Context, see func(*podstate.Observation)) ([]*v1
 	return pods, nil
 }
 
-// listed returns the pod of a record with its status, and what a cluster would have added to it.
-func (p *Pods) listed(ctx context.Context, r *record.Pod, see func(*podstate.Observation)) (*v1.Pod, error) {
+// Listed returns the pod of a record as List does, or with look as LookAll does: with its status, and what a cluster
+// would have added to it.
+func (p *Pods) Listed(ctx context.Context, r *record.Pod, look bool) (*v1.Pod, error) {
 	obs, err := p.observe(ctx, r.Pod)
 	if err != nil {
 		return nil, err
 	}
-	see(obs)
+	if look {
+		p.probeAlong(ctx, obs)
+	}
 	pod := *r.Pod
 	pod.Status = podstate.Status(obs, time.Now())
 	if f, failed := podstate.PodFailure(obs, pod.Status); failed {
@@ -87,6 +100,9 @@ func (p *Pods) listed(ctx context.Context, r *record.Pod, see func(*podstate.Obs
 	}
 	return &pod, nil
 }
+
+// NodeIPs returns the addresses of the node, the primary one first.
+func (p *Pods) NodeIPs() []string { return p.o.Node.IPs }
 
 // Annotations returns what a cluster would have added to the pod while it ran: its network
 // status, if it has joined several networks. A pod without a sandbox has none, unless this

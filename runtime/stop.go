@@ -17,9 +17,9 @@ import (
 	"github.com/runonce/runonce/runtime/record"
 )
 
-// stopReserve is what is left of a deadline, after the grace period, to kill containers and to
+// StopReserve is what Stop leaves of a deadline, after the grace period, to kill containers and to
 // remove what belongs to the pod.
-const stopReserve = 5 * time.Second
+const StopReserve = 5 * time.Second
 
 // Stop stops the pod's containers gracefully, then removes all that belongs to the pod:
 // containers, network, volumes, cgroup and record. Its logs stay. While a container still runs,
@@ -53,7 +53,7 @@ func (p *Pods) Reset(ctx context.Context, pod *v1.Pod) error {
 // graceWithin returns the grace period, or what the deadline of ctx leaves of it.
 func graceWithin(ctx context.Context, grace time.Duration) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
-		grace = max(0, min(grace, time.Until(deadline)-stopReserve))
+		grace = max(0, min(grace, time.Until(deadline)-StopReserve))
 	}
 	return grace
 }

@@ -51,6 +51,8 @@ type Target struct {
 	// Exec runs a command inside the container. An error says that it could not be run, or was
 	// not done before ctx was.
 	Exec func(ctx context.Context, command []string) (exitCode int32, output []byte, err error)
+	// Checked, if set, is called by Watch with each result, whether or not it has reached its threshold.
+	Checked func(Kind, Result)
 }
 
 // Check runs the probe, within its timeout, and again when it could not be run, up to three

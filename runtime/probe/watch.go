@@ -177,6 +177,9 @@ func (w *watch) run(ctx context.Context, k Kind, p *v1.Probe, decided func(Resul
 		if ctx.Err() != nil {
 			return
 		}
+		if w.target.Checked != nil {
+			w.target.Checked(k, o.Result)
+		}
 		w.setLast(k, o)
 		if count.reached(o.Result) && !decided(o.Result) {
 			return

@@ -169,6 +169,9 @@ func withoutOrigin(annotations map[string]string) map[string]string {
 	return own
 }
 
+// IsStopping reports whether the pod was told to stop, and is not removed yet.
+func (p *Pod) IsStopping() bool { return p.Failed != nil && p.Failed.Reason == ReasonStopped }
+
 // adopt notes where the pod was read from this time: it belongs to the last run that wanted it.
 func (p *Pod) adopt(pod *v1.Pod) {
 	adopted := *p.Pod
