@@ -6,10 +6,15 @@ cd "$(dirname "$0")/.."
 before=$(mktemp -d)
 trap 'rm -rf "$before"' EXIT
 
-cp -r docs "$before"
+openapi=runtime/serve/apiserver/openapi/documents.zst
+cp -r docs "$openapi" "$before"
 make docs >/dev/null
 if ! diff -ru "$before/docs" docs; then
 	echo "verify: docs were out of date; make docs has just updated them, commit the result" >&2
+	exit 1
+fi
+if ! cmp "$before/${openapi##*/}" "$openapi"; then
+	echo "verify: the OpenAPI documents were out of date; make docs has just updated them, commit the result" >&2
 	exit 1
 fi
 for module in . runtime/provider; do
