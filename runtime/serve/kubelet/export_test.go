@@ -18,6 +18,3 @@ func ParseLogOptions(q url.Values, now time.Time) (LogOptions, error) {
 	r, err := parseLogRequest(q, now)
 	return LogOptions{r.Options, r.limit}, err
 }
-
-// MachineUsage reads what a machine has used.
-var MachineUsage = machineUsage

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -40,12 +41,14 @@ type Runtime interface {
 	Log(ctx context.Context, pod *v1.Pod, container string, previous bool) (string, error)
 	FollowLog(ctx context.Context, pod *v1.Pod, f runtime.FollowedLog, to logs.Sinks, o logs.Options) error
 	Used(ctx context.Context, pod *v1.Pod) (podusage.Sample, map[string]podusage.Sample, error)
+	ProbeResults(pod *v1.Pod) map[runtime.Probed]int
 }
 
 // Options are the parts of a server.
 type Options struct {
 	Node    string    // its name
 	Started time.Time // when the node began to run pods
+	MaxPods int64     // how many it runs at most
 	Pods    Pods
 	// Assigned returns the pods that the node is to run, nil for those that it has.
 	Assigned func(ctx context.Context) ([]*v1.Pod, error)
@@ -71,8 +74,10 @@ func Handler(o Options) http.Handler {
 	mux.HandleFunc("GET /runningpods/", func(w http.ResponseWriter, r *http.Request) { s.list(w, r, s.running) })
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", s.containerLogs)
 	mux.HandleFunc("GET /stats/summary", s.summary)
+	mux.HandleFunc("GET /configz", s.configuration)
 	mux.HandleFunc("GET /metrics/resource", s.resourceMetrics)
-	mux.Handle("GET /metrics", s.metricsHandler())
+	mux.Handle("GET /metrics", metricsHandler(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), podCollector{s}))
+	mux.Handle("GET /metrics/probes", metricsHandler(probeCollector{s}))
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		for path, h := range map[string]http.HandlerFunc{
 			"/exec/{namespace}/{pod}/{container}":         s.exec,
@@ -106,6 +111,15 @@ func (s *server) list(w http.ResponseWriter, r *http.Request, pods func(context.
 		list.Items = append(list.Items, *pod)
 	}
 	s.writeJSON(w, r, list)
+}
+
+// configuration answers with what there is of a kubelet's configuration.
+func (s *server) configuration(w http.ResponseWriter, r *http.Request) {
+	// The type with all fields would link what configures the logs of Kubernetes' programs.
+	s.writeJSON(w, r, map[string]any{"kubeletconfig": map[string]any{
+		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+		"maxPods": s.MaxPods, "streamingConnectionIdleTimeout": metav1.Duration{Duration: idleTimeout},
+	}})
 }
 
 func (s *server) writeJSON(w http.ResponseWriter, r *http.Request, v any) {

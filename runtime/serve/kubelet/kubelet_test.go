@@ -263,7 +263,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("without %q:\n%s", line, body)
 		}
 	}
-	for _, path := range []string{"/metrics", "/metrics/resource"} {
+	for _, path := range []string{"/metrics", "/metrics/probes", "/metrics/resource"} {
 		_, body := n.get(t, path)
 		problems, err := promlint.New(strings.NewReader(body)).Lint()
 		if err != nil {
@@ -278,6 +278,46 @@ func TestMetrics(t *testing.T) {
 	broken := serve(t, func(o *kubelet.Options) { o.Pods = noPods{} })
 	if code, body := broken.get(t, "/metrics"); code != http.StatusInternalServerError || !strings.Contains(body, "no engine") {
 		t.Errorf("without the engine: %d %s", code, body)
+	}
+}
+
+// TestProbeMetrics: the results of probes are counted, and gone with the pod.
+func TestProbeMetrics(t *testing.T) {
+	t.Parallel()
+	n := serve(t, nil)
+	pod := n.start(t, "web", "sleep", func(pod *v1.Pod) {
+		probe := func(args ...string) *v1.Probe {
+			return &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: append([]string{"/bin/box"}, args...)}}, FailureThreshold: 1000}
+		}
+		c := &pod.Spec.Containers[0]
+		c.ReadinessProbe, c.LivenessProbe = probe("echo"), probe("exit", "1")
+	})
+	series := func(kind, result string) string {
+		return fmt.Sprintf(`prober_probe_total{container="main",namespace="default",pod="web",pod_uid="uid-web",probe_type="%s",result="%s"} 1`, kind, result)
+	}
+	body := ""
+	counted := func() bool {
+		_, body = n.get(t, "/metrics/probes")
+		return strings.Contains(body, series("Readiness", "successful")) && strings.Contains(body, series("Liveness", "failed"))
+	}
+	for deadline := time.Now().Add(time.Minute); !counted(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(body)
+		}
+	}
+	must(t, n.Stop(t.Context(), pod))
+	if _, body := n.get(t, "/metrics/probes"); strings.Contains(body, "prober_probe_total{") {
+		t.Error(body)
+	}
+}
+
+// TestConfiguration: it says what is known, in the form of a kubelet.
+func TestConfiguration(t *testing.T) {
+	t.Parallel()
+	n := serve(t, func(o *kubelet.Options) { o.MaxPods = 110 })
+	code, body := n.get(t, "/configz")
+	if code != http.StatusOK || !strings.Contains(body, `"kind":"KubeletConfiguration"`) || !strings.Contains(body, `"maxPods":110`) {
+		t.Errorf("%d %s", code, body)
 	}
 }
 

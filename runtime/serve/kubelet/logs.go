@@ -161,6 +161,7 @@ func (l *logWriter) Write(data []byte) (int, error) {
 		return 0, err
 	}
 	l.flush()
+	_ = l.control.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream at its deadline, also if nothing is to be written
 	if l.limit == 0 {
 		return n, errLimit
 	}

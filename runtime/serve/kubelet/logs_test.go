@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -110,4 +111,32 @@ func FuzzLogRequest(f *testing.F) {
 			t.Errorf("%q: %+v", query, o)
 		}
 	})
+}
+
+// deadlines is a response that knows the deadlines of its writes.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set  bool
+	last time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	d.set, d.last = d.set || !t.IsZero(), t
+	return nil
+}
+
+// TestLogDeadline: a client has to read what it is sent, and may wait for ever for more.
+func TestLogDeadline(t *testing.T) {
+	t.Parallel()
+	var o kubelet.Options
+	n := serve(t, func(all *kubelet.Options) { o = *all })
+	pod := n.start(t, "web", "echo hello")
+	path, err := n.Log(t.Context(), pod, "main", false)
+	must(t, err)
+	must(t, os.WriteFile(path, []byte("2026-01-02T03:04:05Z stdout F hello\n"), 0o600))
+	d := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	kubelet.Handler(o).ServeHTTP(d, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/containerLogs/default/web/main", nil))
+	if d.Body.String() != "hello\n" || !d.set || !d.last.IsZero() {
+		t.Errorf("%q, a deadline was set: %t, the last one: %s", d.Body, d.set, d.last)
+	}
 }

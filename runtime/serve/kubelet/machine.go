@@ -12,8 +12,8 @@ import (
 // tick is the unit of times in /proc/stat (USER_HZ), the same on all architectures of ours.
 const tick = time.Second / 100
 
-// machineUsage reads what the machine whose root is fsys has used (proc(5)).
-func machineUsage(fsys fs.FS) (podusage.Sample, error) {
+// MachineUsage reads what the machine whose root is fsys has used (proc(5)).
+func MachineUsage(fsys fs.FS) (podusage.Sample, error) {
 	stat, err := fs.ReadFile(fsys, "proc/stat")
 	if err != nil {
 		return podusage.Sample{}, fmt.Errorf("reading the CPU time of the machine: %w", err)

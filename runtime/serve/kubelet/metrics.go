@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/probe"
 )
 
 const (
@@ -27,10 +27,10 @@ var (
 	runningContainers = prometheus.NewDesc("kubelet_running_containers", "Number of containers that exist", []string{"container_state"}, nil)
 )
 
-// metricsHandler returns what answers with the metrics of the pods and of this process.
-func (s *server) metricsHandler() http.Handler {
+// metricsHandler returns what answers with the metrics of the collectors.
+func metricsHandler(all ...prometheus.Collector) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), podCollector{s})
+	registry.MustRegister(all...)
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
 }
 
@@ -69,6 +69,33 @@ func (c podCollector) Collect(to chan<- prometheus.Metric) {
 	gauge(runningPods, running)
 	for state, n := range states {
 		gauge(runningContainers, n, state)
+	}
+}
+
+// probeTotal is the kubelet's (pkg/kubelet/prober ProberResults).
+var probeTotal = prometheus.NewDesc("prober_probe_total", "Cumulative number of a liveness, readiness or startup probe for a container by result.",
+	[]string{"probe_type", "result", "container", "pod", "namespace", "pod_uid"}, nil)
+
+// probeCollector counts the results of the probes that this process runs.
+type probeCollector struct{ s *server }
+
+func (probeCollector) Describe(to chan<- *prometheus.Desc) { to <- probeTotal }
+
+func (c probeCollector) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	pods, err := c.s.Pods.GetPods(ctx)
+	if err != nil {
+		to <- prometheus.NewInvalidMetric(probeTotal, err)
+		return
+	}
+	kinds := map[probe.Kind]string{probe.Startup: "Startup", probe.Readiness: "Readiness", probe.Liveness: "Liveness"}
+	results := map[probe.Result]string{probe.Success: "successful", probe.Failure: "failed", probe.Unknown: "unknown"}
+	for _, pod := range pods {
+		for of, n := range c.s.Runtime.ProbeResults(pod) {
+			to <- prometheus.MustNewConstMetric(probeTotal, prometheus.CounterValue, float64(n),
+				kinds[of.Probe], results[of.Result], of.Container, pod.Name, pod.Namespace, string(pod.UID))
+		}
 	}
 }
 

@@ -36,7 +36,7 @@ func (s *server) used(ctx context.Context, fsys fs.FS) (*stats.Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	machine, err := machineUsage(fsys)
+	machine, err := MachineUsage(fsys)
 	if err != nil {
 		return nil, err
 	}
