@@ -2,6 +2,9 @@ package serve
 
 import "crypto/x509"
 
+// MaxStrangers is how many connections there may be without the token.
+const MaxStrangers = maxStrangers
+
 // SelfSigned makes a certificate of a host, and returns it as PEM and its key.
 func SelfSigned(host string) (text, key []byte, err error) {
 	c, text, err := selfSigned(host)

@@ -20,7 +20,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"golang.org/x/time/rate"
 	"k8s.io/klog/v2"
 )
@@ -28,6 +27,7 @@ import (
 // What a client may take, so that none can keep others out or fill the memory.
 const (
 	maxConnections = 1000
+	maxStrangers   = 200      // connections of which no request had the token yet
 	maxHeader      = 64 << 10 // bytes
 	maxBody        = 3 << 20  // bytes, as the API server's
 	headerTimeout  = 10 * time.Second
@@ -81,7 +81,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening on %s: %w", o.Address, err)
 	}
-	s := &Server{o: o, listener: netutil.LimitListener(l, maxConnections)}
+	s := &Server{o: o, listener: &connections{Listener: l}}
 	if o.Address.Socket != "" {
 		return s, nil
 	}
@@ -113,8 +113,8 @@ func (s *Server) Serve(ctx context.Context) error {
 	redirect(s.o.Log)
 	server := &http.Server{
 		Handler: s.guard(s.o.Handler), MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
-		BaseContext: func(net.Listener) context.Context { return ctx },
-		ErrorLog:    slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return ctx }, ConnContext: withConnection,
+		ErrorLog: slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
 	}
 	ended := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
@@ -157,6 +157,7 @@ func (s *Server) guard(h http.Handler) http.Handler {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, "Unauthorized", http.StatusUnauthorized)
 		default:
+			know(r.Context())
 			h.ServeHTTP(w, r)
 		}
 	})

@@ -13,10 +13,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -317,6 +319,49 @@ func TestRate(t *testing.T) {
 	}
 	code, _ := ask(t, stranger, config.Host, http.Header{"Authorization": {"Bearer " + token}})
 	want(t, "meanwhile, with the token", code, http.StatusOK)
+}
+
+// TestConnections: many connections keep nobody out who has the token, and leave nothing.
+func TestConnections(t *testing.T) {
+	kubeconfig, end := open(t, "127.0.0.1:0", hello)
+	config, kept := clientOf(t, kubeconfig)
+	address := strings.TrimPrefix(config.Host, "https://")
+	asks := func(client *http.Client) {
+		t.Helper()
+		code, _ := ask(t, client, config.Host, nil)
+		want(t, "code", code, http.StatusOK)
+	}
+	asks(kept)
+	var files unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &files))
+	var strangers []net.Conn
+	for i := range min(10_000, int(files.Cur)-2000) {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		must(t, err)
+		strangers = append(strangers, conn)
+		if i%1000 == 0 {
+			asks(kept)
+			_, client := clientOf(t, kubeconfig)
+			asks(client)
+			client.CloseIdleConnections()
+		}
+	}
+	isClosed := func(conn net.Conn) bool {
+		must(t, conn.SetReadDeadline(time.Now().Add(time.Millisecond)))
+		_, err := conn.Read(make([]byte, 1))
+		return !errors.Is(err, os.ErrDeadlineExceeded) && conn.Close() == nil
+	}
+	for deadline := time.Now().Add(time.Minute); len(strangers) > serve.MaxStrangers; {
+		strangers = slices.DeleteFunc(strangers, isClosed)
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections stay", len(strangers))
+		}
+	}
+	asks(kept)
+	for _, conn := range strangers {
+		must(t, conn.Close())
+	}
+	end()
 }
 
 // socketPath returns a path that is short enough.
