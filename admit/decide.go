@@ -204,6 +204,9 @@ func (e *entry) standing() int {
 
 // isRunAgain says whether the pod of an earlier run is run again if the input has it.
 func (p *planner) isRunAgain(e *entry) bool {
+	if p.o.Once != nil && p.o.Once(e.pod) {
+		return false
+	}
 	st := e.pod.Status
 	failed := st.Phase == v1.PodFailed && st.Reason != podspec.ReasonFailureIgnored
 	return !e.fixed && (failed || podspec.Ended(st.Phase) && p.o.Rerun)

@@ -189,6 +189,11 @@ func TestDecide(t *testing.T) {
 			used: "cpu=1",
 		},
 		{
+			name: "failed, to run once", node: "cpu=1", options: Options{Rerun: true, Once: func(p *v1.Pod) bool { return p.Name == "a" }},
+			running: []*v1.Pod{pod("a", 0, "cpu=1", phase(v1.PodFailed)), pod("b", 0, "", phase(v1.PodFailed))}, pods: []*v1.Pod{pod("a", 0, "cpu=1"), pod("b", 0, "")},
+			want: []row{{Name: "a", Verdict: Admitted, Running: true}, {Name: "b", Verdict: Admitted, Replaces: "uid-b"}},
+		},
+		{
 			name: "running, not to run again", node: "cpu=1", options: Options{Rerun: true},
 			running: []*v1.Pod{pod("a", 0, "cpu=1")}, pods: []*v1.Pod{pod("a", 0, "cpu=1")},
 			want: []row{{Name: "a", Verdict: Admitted, Running: true}},

@@ -49,6 +49,8 @@ type Options struct {
 	// Rerun treats pods that have succeeded in an earlier run as new, like those that have
 	// failed.
 	Rerun bool
+	// Once says which pods are never run again once they have ended, also if they have failed; nil for none.
+	Once func(*v1.Pod) bool
 	// DependsOn has what pods of the input depend on, by the names of the pods.
 	DependsOn map[types.NamespacedName][]podspec.Dependency
 	// Queue has pods wait for others that the input has, instead of being rejected.
