@@ -169,6 +169,16 @@ func debuggerName(pod *v1.Pod) string {
 
 // debug starts an ephemeral container in a pod of this machine.
 func (t *nodeTarget) debug(ctx context.Context, pod *v1.Pod, c v1.EphemeralContainer, i *interaction) error {
+	t.interacts, t.interaction = i != nil, i
+	if err := t.connect(ctx); err != nil {
+		return err
+	}
+	defer t.display.Wait(fmt.Sprintf("starting container %q", c.Name))()
+	return t.startDebugger(ctx, pod, c)
+}
+
+// startDebugger starts an ephemeral container. The engine is open.
+func (t *nodeTarget) startDebugger(ctx context.Context, pod *v1.Pod, c v1.EphemeralContainer) error {
 	rules, err := validation.New("", pod.Namespace)
 	if err != nil {
 		return err
@@ -176,14 +186,9 @@ func (t *nodeTarget) debug(ctx context.Context, pod *v1.Pod, c v1.EphemeralConta
 	if c, err = rules.Ephemeral(pod, c); err != nil {
 		return err
 	}
-	t.interacts, t.interaction = i != nil, i
-	if err := t.connect(ctx); err != nil {
-		return err
-	}
 	if t.readOnly {
 		return fmt.Errorf("%s is read-only: no container can be started", t.options.PodsRoot)
 	}
-	defer t.display.Wait(fmt.Sprintf("starting container %q", c.Name))()
 	return t.pods.Debug(ctx, pod, c)
 }
 

@@ -127,7 +127,7 @@ func (c *console) node(ctx context.Context, f *podFlags, set *manifests.Set, dev
 	}
 	if document != nil {
 		node = admit.FromNodeFile(document, f.nodeOptions)
-	} else if node, err = c.detect(f, devices); err != nil {
+	} else if node, err = c.detect(f.nodeOptions, f.root, devices); err != nil {
 		return nil, err
 	}
 	c.warnExhausted(f.nodeOptions.Capacity, node)
@@ -160,8 +160,8 @@ func (c *console) devices(dirs []string) *host.Devices {
 }
 
 // detect returns this machine as a node.
-func (c *console) detect(f *podFlags, devices *host.Devices) (*v1.Node, error) {
-	o := admit.DetectOptions{NodeOptions: f.nodeOptions}
+func (c *console) detect(options admit.NodeOptions, root string, devices *host.Devices) (*v1.Node, error) {
+	o := admit.DetectOptions{NodeOptions: options}
 	if o.Name == "" {
 		name, err := os.Hostname()
 		if err != nil {
@@ -169,7 +169,7 @@ func (c *console) detect(f *podFlags, devices *host.Devices) (*v1.Node, error) {
 		}
 		o.Name = strings.ToLower(name)
 	}
-	size, err := c.filesystem(f.root)
+	size, err := c.filesystem(root)
 	if err != nil {
 		return nil, unusable(err)
 	}

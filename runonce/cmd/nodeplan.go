@@ -26,6 +26,7 @@ type planning struct {
 	scope scope
 	rerun bool
 	queue bool
+	once  func(*v1.Pod) bool // see admit.Options
 }
 
 // prepare opens the engine and makes the plan, when it is this run's turn.
@@ -137,7 +138,7 @@ func (t *nodeTarget) decide(ctx context.Context, set *manifests.Set) (admit.Plan
 	running := present.Running
 	o := t.planning.flags.admission(set)
 	o.RuntimeHandlers = containerd.HandlerNames(t.planning.flags.handlers)
-	o.Prune, o.Rerun = t.planning.scope.prunedPods(set), t.planning.rerun
+	o.Prune, o.Rerun, o.Once = t.planning.scope.prunedPods(set), t.planning.rerun, t.planning.once
 	o.NoNFS, o.AppArmor = !volume.HasNFS(), host.AppArmorEnabled(t.io.Machine)
 	if o.Listening, err = t.listeners(t.options.PodsRoot, set.Pods, running); err != nil {
 		return admit.Plan{}, err

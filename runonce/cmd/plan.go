@@ -42,7 +42,7 @@ func (c *planCommand) noteGiven() {
 }
 
 func (c *planCommand) run(ctx context.Context, args []string) error {
-	planning := &planning{&c.podFlags, scope{args, c.recursive, c.prune}, c.rerun, c.queue}
+	planning := &planning{flags: &c.podFlags, scope: scope{args, c.recursive, c.prune}, rerun: c.rerun, queue: c.queue}
 	engine := c.podFlags.engine(c.console)
 	c.connectFlags.setTo(&engine)
 	t, err := c.target(&c.clusterFlags, c.planner(engine, planning),

@@ -225,7 +225,7 @@ func (c *runCommand) openOutputs() error {
 // openTarget returns where the pods run. The steps of their starts go to the trace of the options.
 func (c *runCommand) openTarget(args []string, o *runonce.Options) (target, error) {
 	o.Trace = &runonce.Trace{}
-	planning := &planning{&c.podFlags, scope{args, c.recursive, c.prune}, c.rerun, c.queue}
+	planning := &planning{flags: &c.podFlags, scope: scope{args, c.recursive, c.prune}, rerun: c.rerun, queue: c.queue}
 	engine := c.podFlags.engine(c.console)
 	c.startFlags.setTo(&engine)
 	var err error

@@ -34,6 +34,7 @@ type watchCommand struct {
 	queueFlags   // likewise, on the command line
 	metricsFlags
 	serveFlags
+	acceptor
 	queueGiven  bool
 	maxRestarts int
 	stopPods    bool
@@ -61,6 +62,7 @@ func (p *program) watchCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "max-restarts", Destination: &c.maxRestarts, Value: notGiven, Category: categoryRun, Usage: "restart a container up to `N` times after crashes", DefaultText: "no limit"},
 			boolFlag(&c.stopPods, categoryRun, "stop the pods at the end", "stop-pods"),
+			boolFlag(&c.accepts, categoryServe, "with --serve, run the pods that clients create as well", "accept"),
 			p.quietFlag(),
 		},
 	}, c, &c.podFlags, &c.startFlags, &c.outputFlags, hidden{&c.clusterFlags}, hidden{&c.queueFlags}, &c.metricsFlags, &c.serveFlags)
@@ -98,6 +100,12 @@ func (c *watchCommand) run(ctx context.Context, args []string) error {
 		return usagef("watch: --queue needs pods that end, and watch keeps pods running: use run")
 	case slices.Contains(args, "-"):
 		return usagef("watch: standard input can only be read once: use run")
+	case c.accepts && c.serveFlags.address == "":
+		return usagef("--accept runs the pods that clients create: it needs --serve, where they do")
+	}
+	args, err := c.acceptor.open(c.root, args)
+	if err != nil {
+		return err
 	}
 	c.options = c.startFlags.options(c.console, c.backoff)
 	if c.maxRestarts != notGiven {
@@ -106,7 +114,6 @@ func (c *watchCommand) run(ctx context.Context, args []string) error {
 	if err := c.options.Validate(); err != nil {
 		return badInput(err)
 	}
-	var err error
 	if c.meter, err = c.metricsFlags.meter(false); err != nil {
 		return err
 	}
@@ -147,14 +154,14 @@ func (c *watchCommand) serve(ctx context.Context) (end func(), err error) {
 	if c.serveFlags.address == "" {
 		return func() {}, nil
 	}
-	server, err := c.listen(ctx, c.target, c.target.node.Name, false)
+	run, err := c.listen(ctx, c.target, c.target.node, &c.acceptor)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // as long as there are pods to see
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := server.Serve(ctx); err != nil {
+		if err := run(ctx); err != nil {
 			c.log.Error("the pods are not served any more", "error", err)
 		}
 	})
@@ -191,7 +198,7 @@ func (c *watchCommand) openTarget() (err error) {
 	if engine.Journal, err = c.journal(c.console); err != nil {
 		return err
 	}
-	c.target = c.planner(engine, &planning{flags: &c.podFlags, scope: scope{c.reading.paths, c.recursive, true}})
+	c.target = c.planner(engine, &planning{flags: &c.podFlags, scope: scope{c.reading.paths, c.recursive, true}, once: c.acceptor.has})
 	c.target.trace = c.meter.traced(nil)
 	return nil
 }
@@ -249,14 +256,18 @@ func (c *watchCommand) keep(ctx context.Context, changes <-chan struct{}) error 
 				return c.end(ctx, results)
 			case <-changes:
 				next = c.reload(ctx)
+			case a := <-c.asked:
+				next = c.accept(ctx, a)
 			}
 		}
 		close(over)
 		if results := <-done; ctx.Err() != nil {
 			c.target.warn(next.run.Close())
+			next.answer(c.current, context.Cause(ctx))
 			return c.end(ctx, results)
 		}
-		c.apply(ctx, next)
+		err := c.apply(ctx, next)
+		next.answer(c.current, err)
 	}
 }
 
@@ -266,24 +277,19 @@ type change struct {
 	node  *v1.Node
 	run   *record.Run
 	begun time.Time
+	// asked is the pod for which it was made, nil for changes of files.
+	asked *acceptance
 }
 
 // reload reads the manifests and --images-dir again and waits for the turn to make a plan. The run
 // before goes on meanwhile. What is invalid changes nothing, and nil is returned.
 func (c *watchCommand) reload(ctx context.Context) *change {
 	c.log.Info("reading the manifests again")
-	next := &change{run: c.target.records.NewRun(), begun: time.Now()}
-	var err error
-	next.set, err = c.read(ctx, c.reading)
-	c.noticeValid(err != nil || len(next.set.Invalid) > 0)
+	set, err := c.read(ctx, c.reading)
+	c.noticeValid(err != nil || len(set.Invalid) > 0)
+	var next *change
 	if err == nil {
-		err = c.target.importImages(ctx) // new manifests may come with their images
-	}
-	if err == nil {
-		next.node, err = c.node(ctx, &c.podFlags, next.set, c.devices(c.cdiDirs.values))
-	}
-	if err == nil {
-		err = c.awaitTurn(ctx, next.set, next.run)
+		next, err = c.prepare(ctx, set)
 	}
 	if err != nil {
 		c.printUnchanged(ctx, err)
@@ -292,8 +298,21 @@ func (c *watchCommand) reload(ctx context.Context) *change {
 	return next
 }
 
-// apply makes a plan of the change. If that fails, the plan before goes on.
-func (c *watchCommand) apply(ctx context.Context, next *change) {
+// prepare waits for the turn to make a plan of the manifests.
+func (c *watchCommand) prepare(ctx context.Context, set *manifests.Set) (*change, error) {
+	next := &change{set: set, run: c.target.records.NewRun(), begun: time.Now()}
+	err := c.target.importImages(ctx) // new manifests may come with their images
+	if err == nil {
+		next.node, err = c.node(ctx, &c.podFlags, next.set, c.devices(c.cdiDirs.values))
+	}
+	if err == nil {
+		err = c.awaitTurn(ctx, next.set, next.run)
+	}
+	return next, err
+}
+
+// apply makes a plan of the change. If that fails, the plan before goes on, and the error says why.
+func (c *watchCommand) apply(ctx context.Context, next *change) error {
 	before := c.target.owner
 	c.target.owner, c.target.node = next.run, next.node
 	if err := c.replan(ctx, next.set); err != nil {
@@ -301,11 +320,12 @@ func (c *watchCommand) apply(ctx context.Context, next *change) {
 		c.target.warn(next.run.Abandon())
 		c.current = c.current.Standing()
 		c.printUnchanged(ctx, err)
-		return
+		return err
 	}
 	c.objects.set.Store(next.set)
 	c.begun = next.begun
 	c.target.warn(before.Close())
+	return nil
 }
 
 // printUnchanged prints why a change is not applied, unless the command was interrupted.
