@@ -124,11 +124,11 @@ test-cloud-init: root setup-debian release ## boot a Debian machine with the exa
 	$(GO) run ./hack/vm -machine debian -timeout 15m -memory 2048
 
 test-cluster: root setup-test cluster-tools payload ## run tests on a Kubernetes cluster of this machine; RUN=REGEX
-	@(RUNONCE_TEST_CLUSTER=1 $(GO) test -json -count=1 -p 1 -timeout 40m -run '$(or $(RUN),Cluster)' ./runtime/cluster ./runonce/cmd $(OR_FAIL); \
+	@(RUNONCE_TEST_CLUSTER=1 $(GO) test -json -count=1 -p 1 -timeout 40m -run '$(or $(RUN),Cluster|Kubectl)' ./runtime/cluster ./runonce/cmd ./hack/e2e $(OR_FAIL); \
 	RUNONCE_TEST_CLUSTER=1 $(GO) test -C $(NODE) -json -count=1 -timeout 20m -run '$(or $(RUN),Cluster)' ./cmd/runonce-node $(OR_FAIL)) | $(GO) run ./hack/testsummary
 
 # Those that take long are left out.
-test-cluster-quick: RUN = TestCluster/(Stories|Webhook|TwoRuns|Overtaken|Images|SlowPull|Restart|deployment|streams|suite)/(cluster-|happy|exec|attach|debug|interactive|port-forward|^Test)
+test-cluster-quick: RUN = Test(Cluster|Kubectl)/(Stories|Webhook|TwoRuns|Overtaken|Images|SlowPull|Restart|deployment|streams|suite)/(cluster-|happy|exec|attach|debug|interactive|port-forward|^Test)
 test-cluster-quick: test-cluster
 
 cluster: root setup-test cluster-tools ## run a Kubernetes cluster on this machine and print its kubeconfig; SIMULATED=N nodes more; SERVICES=1
@@ -181,10 +181,11 @@ cover: root tools build ## print the coverage of all tests; needs root
 	$(GO) test -count=1 -p 1 -timeout 60m -coverpkg=./... -coverprofile=$(CACHE)/cover.out ./...
 	$(GO) tool cover -func=$(CACHE)/cover.out | tail -1
 
-docs: build ## write the generated documents
+docs: build ## write the generated documents, also those that the program embeds
 	$(GO) test -count=1 ./manifests -run TestDocument -update
 	$(GO) test -count=1 ./runonce/cmd -run '^TestSchemas$$' -update
 	$(GO) run ./hack/gendocs bin/runonce docs/commands.md
+	$(GO) run ./hack/genopenapi runtime/serve/apiserver/openapi/documents.zst
 
 verify: ## check generated documents, go.mod and links
 	@hack/verify.sh

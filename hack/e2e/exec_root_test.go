@@ -220,13 +220,17 @@ func TestExecTerminal(t *testing.T) {
 // a text. It returns what came to the terminal, and the exit code. The terminal must be as before in the end.
 func (b *box) inTerminal(t *testing.T, args []string, waitFor string, do func(ours *os.File, cmd *exec.Cmd)) (output string, code int) {
 	t.Helper()
+	return inTerminal(t, b.command(t, args[0], args[1:]...), waitFor, do)
+}
+
+func inTerminal(t *testing.T, cmd *exec.Cmd, waitFor string, do func(ours *os.File, cmd *exec.Cmd)) (output string, code int) {
+	t.Helper()
 	ours, theirs := pty(t)
 	_ = unix.IoctlSetWinsize(int(ours.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 120})
 	before, err := unix.IoctlGetTermios(int(theirs.Fd()), unix.TCGETS)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := b.command(t, args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -254,7 +258,7 @@ func (b *box) inTerminal(t *testing.T, args []string, waitFor string, do func(ou
 		return err == nil && now.Lflag&unix.ICANON == 0
 	}
 	if !eventually(raw) {
-		t.Fatalf("%q: the terminal is not raw", args)
+		t.Fatalf("%s: the terminal is not raw", cmd)
 	}
 	if waitFor != "" {
 		<-seen
@@ -262,7 +266,7 @@ func (b *box) inTerminal(t *testing.T, args []string, waitFor string, do func(ou
 	do(ours, cmd)
 	_ = cmd.Wait()
 	if after, err := unix.IoctlGetTermios(int(theirs.Fd()), unix.TCGETS); err != nil || *after != *before {
-		t.Errorf("%q: the terminal is %+v, %v, and was %+v", args, after, err, before)
+		t.Errorf("%s: the terminal is %+v, %v, and was %+v", cmd, after, err, before)
 	}
 	_ = theirs.Close()
 	<-done
