@@ -116,6 +116,7 @@ func TestWatchAccepts(t *testing.T) {
 		"invalid":   {invalid, apierrors.IsInvalid, `Pod "invalid" is invalid: spec.containers[0].image: Required value`},
 		"no name":   {newPod("", "trap"), apierrors.IsInvalid, `metadata.name: Required value: name or generateName is required`},
 		"elsewhere": {elsewhere, apierrors.IsBadRequest, "the namespace of the provided object does not match"},
+		"long":      {newPod(strings.Repeat("x", 253), "trap"), apierrors.IsInvalid, "metadata.name"},
 	} {
 		if _, err := a.Create(t.Context(), tt.pod, metav1.CreateOptions{}); !tt.is(err) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", name, err, tt.want)

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -121,12 +122,26 @@ func complete(pod *v1.Pod, namespace string) error {
 	if pod.Name == "" && pod.GenerateName != "" {
 		pod.Name = pod.GenerateName + rand.String(5)
 	}
-	if pod.Name == "" {
-		missing := field.Required(field.NewPath("metadata", "name"), "name or generateName is required")
-		return apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "", field.ErrorList{missing})
+	if problems := checkNames(pod.Name, namespace); len(problems) > 0 {
+		return apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("Pod").GroupKind(), pod.Name, problems)
 	}
 	pod.Namespace, pod.UID, pod.CreationTimestamp, pod.ManagedFields, pod.Status = namespace, "", metav1.Time{}, nil, v1.PodStatus{}
 	return nil
+}
+
+// checkNames refuses what cannot be the name of a pod and of its namespace, before anything is called that.
+func checkNames(name, namespace string) (problems field.ErrorList) {
+	at := field.NewPath("metadata")
+	if name == "" {
+		return append(problems, field.Required(at.Child("name"), "name or generateName is required"))
+	}
+	for _, text := range validation.NameIsDNSSubdomain(name, false) {
+		problems = append(problems, field.Invalid(at.Child("name"), name, text))
+	}
+	for _, text := range validation.ValidateNamespaceName(namespace, false) {
+		problems = append(problems, field.Invalid(at.Child("namespace"), namespace, text))
+	}
+	return problems
 }
 
 func (s *server) accept(ctx context.Context, pod *v1.Pod, dryRun bool) error {

@@ -83,6 +83,24 @@ func TestCreateRefused(t *testing.T) {
 	}
 }
 
+// TestNames: what is no name is refused before anything is done, also if it looks like a path.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	for _, names := range [][2]string{{"../../x", "default"}, {"x/y", "default"}, {"x", "%2e%2e"}, {"x", "a%2fb"}, {"x", "Y"}, {"", "default"}, {strings.Repeat("x", 254), "default"}} {
+		a := &acceptor{}
+		config, _ := newMachine(acceptsWith(a)).serve(t)
+		body := strings.NewReader(`{"metadata": {"name": "` + names[0] + `"}}`)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, config.Host+"/api/v1/namespaces/"+names[1]+"/pods", body)
+		must(t, err)
+		resp, err := http.DefaultClient.Do(r)
+		must(t, err)
+		must(t, resp.Body.Close())
+		if resp.StatusCode < 400 || resp.StatusCode >= 500 || len(a.pods) > 0 {
+			t.Errorf("%q: %d, %d pods", names, resp.StatusCode, len(a.pods))
+		}
+	}
+}
+
 // TestFieldValidation: of fields that do not exist, the server is as strict as is asked for.
 func TestFieldValidation(t *testing.T) {
 	t.Parallel()
