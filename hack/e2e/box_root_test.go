@@ -51,7 +51,7 @@ var images = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	dir := filepath.Join(root, "bin", "images-e2e")
-	_, err = testimages.Write(context.Background(), dir, "box", "quits")
+	_, err = testimages.Write(context.Background(), dir, "box", "quits", "tar")
 	return dir, err
 })
 

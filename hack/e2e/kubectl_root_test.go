@@ -116,6 +116,13 @@ spec:
   restartPolicy: Never
   containers:
   - {name: main, image: localhost/box:1, stdin: true, stdinOnce: true, args: [do, listen, "exit 5"]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: files}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: main, image: localhost/tar:1}]
 `
 
 // TestKubectl: kubectl works with the pods of a machine as with those of a cluster.
@@ -129,8 +136,8 @@ func TestKubectl(t *testing.T) {
 		code  int
 		want  string // a regular expression
 	}{
-		{args: "get pods -A -o wide", want: `(?m)^batch +job +0/1 +Error +0 +\d+s +<none> .*\ndefault +reads +1/1 .*\ndefault +web +2/2 +Running +0 +\d+s +[0-9.]+ +\S+ +<none> +<none>$`},
-		{args: "get pods", want: `^NAME +READY +STATUS +RESTARTS +AGE\nreads .*\nweb +2/2 +Running`},
+		{args: "get pods -A -o wide", want: `(?m)^batch +job +0/1 +Error +0 +\d+s +<none> .*\ndefault +files +1/1 .*\ndefault +reads +1/1 .*\ndefault +web +2/2 +Running +0 +\d+s +[0-9.]+ +\S+ +<none> +<none>$`},
+		{args: "get pods", want: `^NAME +READY +STATUS +RESTARTS +AGE\nfiles .*\nreads .*\nweb +2/2 +Running`},
 		{args: "get all", want: `pod/web(.*\n)+.*service/web +ClusterIP +[0-9.]+ +<none> +80/TCP`},
 		{args: "get nodes -o wide", want: ` Ready +<none> .* v1\.37\.\d+\+runonce-.* containerd://`},
 		{args: "get ns -o name", want: `^namespace/batch\nnamespace/default\n$`},
@@ -138,7 +145,7 @@ func TestKubectl(t *testing.T) {
 		{args: "get pod web -o jsonpath={.status.containerStatuses[*].ready}", want: `^true true$`},
 		{args: "get pods -A -l app=job -o name", want: `^pod/job\n$`},
 		{args: "get pods -A --field-selector status.phase=Failed -o name", want: `^pod/job\n$`},
-		{args: "get pods -A --chunk-size 1 --sort-by .metadata.name -o name", want: `^pod/job\npod/reads\npod/web\n$`},
+		{args: "get pods -A --chunk-size 1 --sort-by .metadata.name -o name", want: `^pod/files\npod/job\npod/reads\npod/web\n$`},
 		{args: "get pod none", code: 1, want: `^Error from server \(NotFound\): pods "none" not found\n$`},
 		{args: "get pods --field-selector spec.x=1", code: 1, want: `field label not supported: spec.x`},
 		{args: "describe pod web", want: `(?s)Name: +web\n.*Node: +\S+/[0-9.]+\n.*Ready: +True\n.*Events:\n.*Started +.* runonce +.*Started container main`},
@@ -212,7 +219,7 @@ func TestKubectlCreates(t *testing.T) {
 		{args: "apply -f " + file, code: 1, want: `(?s)pod/web created.*pod/job created.*this server does not create services`},
 		{args: "wait --for=condition=Ready pod/web --timeout 60s", want: `condition met`},
 		{args: "get pod one -o jsonpath={.status.containerStatuses[0].restartCount}{.status.containerStatuses[0].state.terminated.exitCode}", want: `^04$`},
-		{args: "delete pod one web reads --now", want: `pod "web" deleted`},
+		{args: "delete pod one web reads files --now", want: `pod "web" deleted`},
 		{args: "get pods", want: `^No resources found`},
 	} {
 		code, out := k.run(t, tt.stdin, strings.Fields(tt.args)...)
@@ -239,7 +246,7 @@ func (k kubectl) copies(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(from, "file"), bytes.Repeat([]byte("content\n"), 100_000), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"cp", from, "web:/copied", "-c", "main"}, {"cp", "web:/copied", to, "-c", "main"}} {
+	for _, args := range [][]string{{"cp", from, "files:/copied"}, {"cp", "files:/copied", to}} {
 		if code, out := k.run(t, "", args...); code != 0 {
 			t.Errorf("%v: exit code %d: %s", args, code, out)
 		}

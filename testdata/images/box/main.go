@@ -61,7 +61,6 @@ func applets() map[string]applet {
 		"swap":    {"PATH TARGET  replace PATH by a directory and by a link to TARGET in turns, until SIGTERM", swap},
 		"link":    {"PATH TARGET  replace PATH by a link to TARGET", link},
 		"fill":    {"FILE MIB  write MIB mebibytes to FILE", fill},
-		"tar":     {"cf - PATH... | xf - [-C DIR]  write or read an archive", archive},
 		"do":      {"\"APPLET ARGS\"...  run applets one after the other", do},
 	}
 }
