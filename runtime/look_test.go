@@ -27,8 +27,8 @@ func (s switched) Exec(context.Context, string, []string) (engine.ExecResult, er
 	return engine.ExecResult{}, nil
 }
 
-// TestLookAll: a process that only looks knows whether the pods of another one are ready, and when that changes.
-func TestLookAll(t *testing.T) {
+// TestListed: a process that only looks knows whether the pods of another one are ready, and when that changes.
+func TestListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, pod := newNode(t), testPod(v1.RestartPolicyAlways, "sleep")
 		probe := execProbe("check")
@@ -43,15 +43,19 @@ func TestLookAll(t *testing.T) {
 		later := n.podsOn(t.Context(), t, switched{n.engine, fails})
 		ready := func() bool {
 			t.Helper()
-			if _, err := later.LookAll(t.Context()); err != nil {
+			known, err := later.Known(false)
+			if err != nil || len(known) != 1 {
+				t.Fatalf("%d pods, %v", len(known), err)
+			}
+			if _, err := later.Listed(t.Context(), known[0], true); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
-			pods, err := later.LookAll(t.Context())
-			if err != nil || len(pods) != 1 {
-				t.Fatalf("%d pods, %v", len(pods), err)
+			now, err := later.Listed(t.Context(), known[0], true)
+			if err != nil || now.UID != pod.UID || now.Status.Phase != v1.PodRunning {
+				t.Fatalf("%+v, %v", now, err)
 			}
-			return podspec.IsReady(pods[0].Status)
+			return podspec.IsReady(now.Status)
 		}
 		if !ready() {
 			t.Error("not ready")
@@ -59,13 +63,6 @@ func TestLookAll(t *testing.T) {
 		fails.Store(true)
 		if ready() {
 			t.Error("ready although the probe fails")
-		}
-		found, ok, err := later.Find(t.Context(), pod.Namespace, pod.Name)
-		if err != nil || !ok || found.UID != pod.UID || found.Status.Phase != v1.PodRunning {
-			t.Errorf("found %t, %v", ok, err)
-		}
-		if _, ok, err := later.Find(t.Context(), "other", pod.Name); ok || err != nil {
-			t.Errorf("in another namespace: found %t, %v", ok, err)
 		}
 	})
 }

@@ -26,27 +26,19 @@ func (p *Pods) Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 
 // List returns the pods of earlier runs, and of this one, with their status filled in.
 func (p *Pods) List(ctx context.Context) ([]*v1.Pod, error) {
-	return p.list(ctx, false)
-}
-
-// LookAll is List, but with their status as Look returns it.
-func (p *Pods) LookAll(ctx context.Context) ([]*v1.Pod, error) {
-	return p.list(ctx, true)
-}
-
-// Find returns a pod as List does, if there is one of that name.
-func (p *Pods) Find(ctx context.Context, namespace, name string) (pod *v1.Pod, found bool, err error) {
-	known, err := p.o.Records.List()
+	known, err := p.Known(false)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
+	pods := make([]*v1.Pod, 0, len(known))
 	for _, r := range known {
-		if !r.Started.IsZero() && r.Pod.Namespace == namespace && r.Pod.Name == name {
-			pod, err = p.Listed(ctx, r, false)
-			return pod, err == nil, err
+		pod, err := p.Listed(ctx, r, false)
+		if err != nil {
+			return nil, err
 		}
+		pods = append(pods, pod)
 	}
-	return nil, false, nil
+	return pods, nil
 }
 
 // Known returns the records of the pods that List lists, in the same order, and with admitted of those that a run goes
@@ -63,23 +55,7 @@ func (p *Pods) Known(admitted bool) ([]*record.Pod, error) {
 	}), nil
 }
 
-func (p *Pods) list(ctx context.Context, look bool) ([]*v1.Pod, error) {
-	known, err := p.Known(false)
-	if err != nil {
-		return nil, err
-	}
-	pods := make([]*v1.Pod, 0, len(known))
-	for _, r := range known {
-		pod, err := p.Listed(ctx, r, look)
-		if err != nil {
-			return nil, err
-		}
-		pods = append(pods, pod)
-	}
-	return pods, nil
-}
-
-// Listed returns the pod of a record as List does, or with look as LookAll does: with its status, and what a cluster
+// Listed returns the pod of a record as List does, or with look with its status as Look returns it: with its status, and what a cluster
 // would have added to it.
 func (p *Pods) Listed(ctx context.Context, r *record.Pod, look bool) (*v1.Pod, error) {
 	obs, err := p.observe(ctx, r.Pod)

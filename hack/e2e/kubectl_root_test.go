@@ -84,6 +84,25 @@ func (k kubectl) run(t *testing.T, stdin string, args ...string) (int, string) {
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
+// invocation is one of kubectl, and what becomes of it.
+type invocation struct {
+	args  string
+	stdin string
+	code  int
+	want  string // a regular expression
+}
+
+// check runs kubectl again and again.
+func (k kubectl) check(t *testing.T, all []invocation) {
+	t.Helper()
+	for _, tt := range all {
+		code, out := k.run(t, tt.stdin, strings.Fields(tt.args)...)
+		if code != tt.code || !regexp.MustCompile(tt.want).MatchString(out) {
+			t.Errorf("kubectl %s: exit code %d, want %d and %q:\n%s", tt.args, code, tt.code, tt.want, out)
+		}
+	}
+}
+
 const kubectlPods = `apiVersion: v1
 kind: Service
 metadata: {name: web}
@@ -130,12 +149,7 @@ func TestKubectl(t *testing.T) {
 	b := newBox(t, "")
 	k := b.serve(t, "serve", "--listen", "127.0.0.1:0")
 	b.up(t, directory(t, kubectlPods), 1, "--until", "ready")
-	for _, tt := range []struct {
-		args  string
-		stdin string
-		code  int
-		want  string // a regular expression
-	}{
+	k.check(t, []invocation{
 		{args: "get pods -A -o wide", want: `(?m)^batch +job +0/1 +Error +0 +\d+s +<none> .*\ndefault +files +1/1 .*\ndefault +reads +1/1 .*\ndefault +web +2/2 +Running +0 +\d+s +[0-9.]+ +\S+ +<none> +<none>$`},
 		{args: "get pods", want: `^NAME +READY +STATUS +RESTARTS +AGE\nfiles .*\nreads .*\nweb +2/2 +Running`},
 		{args: "get all", want: `pod/web(.*\n)+.*service/web +ClusterIP +[0-9.]+ +<none> +80/TCP`},
@@ -179,12 +193,7 @@ func TestKubectl(t *testing.T) {
 		{args: "scale deployment web --replicas 2", code: 1, want: `the server doesn't have a resource type "deployment"`},
 		{args: "delete -n batch pod job", want: `^pod "job" deleted from batch namespace\n$`},
 		{args: "get pods -n batch", want: `^No resources found in batch namespace\.\n$`},
-	} {
-		code, out := k.run(t, tt.stdin, strings.Fields(tt.args)...)
-		if code != tt.code || !regexp.MustCompile(tt.want).MatchString(out) {
-			t.Errorf("kubectl %s: exit code %d, want %d and %q:\n%s", tt.args, code, tt.code, tt.want, out)
-		}
-	}
+	})
 	k.copies(t)
 	k.forwards(t)
 	out, code := inTerminal(t, k.command(t, "exec", "-it", "web", "-c", "main", "--", "box", "do", "facts", "listen"), "ttySize",
@@ -204,12 +213,7 @@ func TestKubectlCreates(t *testing.T) {
 	}
 	k := b.serve(t, "watch", "--serve", "127.0.0.1:0", "--accept", "--images-dir", archives, "--settle", "0", "--capacity", "cpu=8,memory=16Gi,pods=200")
 	file := filepath.Join(directory(t, kubectlPods), "000.yaml")
-	for _, tt := range []struct {
-		args  string
-		stdin string
-		code  int
-		want  string // a regular expression
-	}{
+	k.check(t, []invocation{
 		{args: "run one --image localhost/box:1 --restart Never -- exit 4", want: `^pod/one created\n$`},
 		{args: "wait --for=jsonpath={.status.phase}=Failed pod/one --timeout 60s", want: `condition met`},
 		{args: "run -i --rm three --quiet --image localhost/box:1 --restart Never -- do listen", stdin: "in\n", want: `in\nend\n`},
@@ -221,12 +225,7 @@ func TestKubectlCreates(t *testing.T) {
 		{args: "get pod one -o jsonpath={.status.containerStatuses[0].restartCount}{.status.containerStatuses[0].state.terminated.exitCode}", want: `^04$`},
 		{args: "delete pod one web reads files --now", want: `pod "web" deleted`},
 		{args: "get pods", want: `^No resources found`},
-	} {
-		code, out := k.run(t, tt.stdin, strings.Fields(tt.args)...)
-		if code != tt.code || !regexp.MustCompile(tt.want).MatchString(out) {
-			t.Errorf("kubectl %s: exit code %d, want %d and %q:\n%s", tt.args, code, tt.code, tt.want, out)
-		}
-	}
+	})
 }
 
 // nodeName is the name that the machine has as a node.

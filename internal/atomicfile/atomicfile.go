@@ -85,3 +85,8 @@ func remove(path string) error {
 	}
 	return nil
 }
+
+// Unchanged reports whether it is the same file as before, with the same content and mode. before is nil if there was none.
+func Unchanged(before, now fs.FileInfo) bool {
+	return before != nil && os.SameFile(before, now) && before.Size() == now.Size() && before.ModTime().Equal(now.ModTime()) && before.Mode() == now.Mode()
+}

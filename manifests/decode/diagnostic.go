@@ -38,10 +38,7 @@ type Diagnostic struct {
 // String returns "file:line: field: message (hint)" in one line, without the parts that are
 // empty. Control characters are escaped.
 func (d Diagnostic) String() string {
-	s := d.Message
-	if d.Hint != "" {
-		s += " (" + d.Hint + ")"
-	}
+	s := d.Text()
 	if d.Field != "" {
 		s = d.Field + ": " + s
 	}
@@ -49,6 +46,14 @@ func (d Diagnostic) String() string {
 		s = place + ": " + s
 	}
 	return printable(s)
+}
+
+// Text returns the message with the hint.
+func (d Diagnostic) Text() string {
+	if d.Hint == "" {
+		return d.Message
+	}
+	return d.Message + " (" + d.Hint + ")"
 }
 
 // Place returns FILE:LINE, without the line if none is known.

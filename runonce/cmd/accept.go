@@ -135,7 +135,6 @@ func (c *watchCommand) accept(ctx context.Context, one *acceptance) *change {
 }
 
 // tryAccept returns the change, nil for a dry run, which ends before there is one.
-
 func (c *watchCommand) tryAccept(ctx context.Context, one *acceptance) (*change, error) {
 	dir, reading := c.dir, c.reading
 	if one.dryRun {
@@ -161,24 +160,16 @@ func (c *watchCommand) tryAccept(ctx context.Context, one *acceptance) (*change,
 
 // refusal returns what is wrong with the pod's own manifest, nil for nothing.
 func (one *acceptance) refusal(set *manifests.Set, err error) error {
-	var problems manifests.Diagnostics
-	if set != nil {
+	var problems manifests.Diagnostics // none is an error if some are left out
+	if !errors.As(err, &problems) && set != nil {
 		for _, in := range set.Invalid {
 			problems = append(problems, in.Problems...)
 		}
 	}
-	var known manifests.Diagnostics
-	if errors.As(err, &known) {
-		problems = append(problems, known...)
-	}
 	refused := &apiserver.RefusedError{}
 	for _, p := range problems {
 		if p.File == one.file && p.Severity == manifests.SeverityError {
-			text := p.Message
-			if p.Hint != "" {
-				text += " (" + p.Hint + ")"
-			}
-			refused.Problems = append(refused.Problems, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: p.Field, Message: text})
+			refused.Problems = append(refused.Problems, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: p.Field, Message: p.Text()})
 		}
 	}
 	if len(refused.Problems) == 0 {

@@ -77,10 +77,7 @@ func (g GitHub) pod(b *strings.Builder, r *row) {
 // annotate writes an annotation, with the field as its title. What is not in a file, such as standard
 // input, is named in its message.
 func (g GitHub) annotate(b *strings.Builder, f decode.Diagnostic) {
-	properties, message := "", f.Message
-	if f.Hint != "" {
-		message += " (" + f.Hint + ")"
-	}
+	properties, message := "", f.Text()
 	switch {
 	case f.File == "":
 	case strings.HasPrefix(f.File, "<") || strings.Contains(f.File, "://"):

@@ -22,7 +22,7 @@ func (e *Engine) Attach(ctx context.Context, id string, s engine.Streams) error 
 			e.resize(streaming, id, s.Size)
 		}
 		if s.Resize != nil {
-			go e.resizeWith(streaming, id, s.Resize)
+			go eachSize(streaming, s.Resize, func(size engine.Size) { e.resize(streaming, id, size) })
 		}
 		if s.Started != nil {
 			s.Started()
@@ -52,21 +52,22 @@ func (e *Engine) closeInput(ctx context.Context, id string) {
 	})
 }
 
-// resizeWith gives the container's terminal each of the sizes.
-func (e *Engine) resizeWith(ctx context.Context, id string, sizes <-chan engine.Size) {
+// eachSize calls f with each of the sizes, until ctx is done.
+func eachSize(ctx context.Context, sizes <-chan engine.Size, f func(engine.Size)) {
 	for {
 		select {
 		case size, ok := <-sizes:
 			if !ok {
 				return
 			}
-			e.resize(ctx, id, size)
+			f(size)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
+// resize gives the container's terminal a size.
 func (e *Engine) resize(ctx context.Context, id string, size engine.Size) {
 	_ = e.do(ctx, func(ctx context.Context, s *session) error {
 		_, err := s.Tasks().ResizePty(ctx, &tasksapi.ResizePtyRequest{ContainerID: id, Width: uint32(size.Width), Height: uint32(size.Height)})

@@ -120,21 +120,11 @@ func (p *pipes) begin(ctx context.Context, x command) {
 	if p.streams.Resize == nil {
 		return
 	}
-	go func() {
-		for {
-			select {
-			case size, ok := <-p.streams.Resize:
-				if !ok {
-					return
-				}
-				_, _ = x.tasks.ResizePty(ctx, &tasksapi.ResizePtyRequest{
-					ContainerID: x.container, ExecID: x.id, Width: uint32(size.Width), Height: uint32(size.Height),
-				})
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
+	go eachSize(ctx, p.streams.Resize, func(size engine.Size) {
+		_, _ = x.tasks.ResizePty(ctx, &tasksapi.ResizePtyRequest{
+			ContainerID: x.container, ExecID: x.id, Width: uint32(size.Width), Height: uint32(size.Height),
+		})
+	})
 }
 
 // wait waits for the rest of the output of a command that has ended, until ctx is done at the latest.

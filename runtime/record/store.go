@@ -107,7 +107,7 @@ func (s *Store) load(uid types.UID) (*Pod, error) {
 		delete(s.cache, uid)
 		return nil, fmt.Errorf("reading pod: %w", err)
 	}
-	if c, ok := s.cache[uid]; ok && unchanged(c.file, now) {
+	if c, ok := s.cache[uid]; ok && atomicfile.Unchanged(c.file, now) {
 		return c.pod, nil
 	}
 	data, err := os.ReadFile(path)
@@ -120,11 +120,6 @@ func (s *Store) load(uid types.UID) (*Pod, error) {
 	}
 	s.cache[uid] = cached{p, now}
 	return p, nil
-}
-
-// unchanged says whether it is the same file as before, with the same content and mode.
-func unchanged(before, now fs.FileInfo) bool {
-	return os.SameFile(before, now) && before.Size() == now.Size() && before.ModTime().Equal(now.ModTime()) && before.Mode() == now.Mode()
 }
 
 // Update changes the pod's record, atomically also for other processes, and returns the new one,

@@ -20,6 +20,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/atomicfile"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/record"
 	"github.com/runonce/runonce/runtime/service/rules"
@@ -95,7 +96,7 @@ func (k *Keeper) load() (state, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now, err := os.Stat(filepath.Join(k.root(), stateFile))
-	if err == nil && k.file != nil && os.SameFile(now, k.file) && now.ModTime().Equal(k.file.ModTime()) {
+	if err == nil && atomicfile.Unchanged(k.file, now) {
 		return k.known, nil
 	}
 	k.file = now

@@ -189,9 +189,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, q request) {
 	if of, ok := collectionVerbs[verb]; ok && q.name == "" {
 		verb = of
 	}
-	serve := map[string]handler{
-		"get": (*server).get, "list": (*server).listOrWatch, "create": (*server).create, "delete": (*server).remove, "deletecollection": (*server).removeAll,
-	}[verb]
+	serve := objectHandlers[verb]
 	switch {
 	case q.subresource != "":
 		s.answerSub(w, r, q)
@@ -202,6 +200,11 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, q request) {
 	default:
 		serve(s, w, r, q)
 	}
+}
+
+// objectHandlers answer about objects, by verb.
+var objectHandlers = map[string]handler{
+	"get": (*server).get, "list": (*server).listOrWatch, "create": (*server).create, "delete": (*server).remove, "deletecollection": (*server).removeAll,
 }
 
 // collectionVerbs are the verbs of requests for a collection, by those for an object.

@@ -12,9 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // Acceptor runs pods that clients create.
@@ -148,7 +149,7 @@ func (s *server) accept(ctx context.Context, pod *v1.Pod, dryRun bool) error {
 	if err := s.Mirror.Sync(ctx); err != nil {
 		return err
 	}
-	if _, exists := s.Mirror.Store().Get(resourcePods, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}); exists {
+	if _, exists := s.Mirror.Store().Get(resourcePods, podspec.NameOf(pod)); exists {
 		return apierrors.NewAlreadyExists(podsResource, pod.Name)
 	}
 	err := s.Acceptor.Accept(ctx, pod, dryRun)
@@ -163,7 +164,7 @@ func (s *server) accepted(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
 	if err := s.Mirror.Sync(ctx); err != nil {
 		return nil, err
 	}
-	o, _ := s.Mirror.Store().Get(resourcePods, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
+	o, _ := s.Mirror.Store().Get(resourcePods, podspec.NameOf(pod))
 	if now, ok := o.(*v1.Pod); ok {
 		return now, nil
 	}

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/serve/kubelet"
 )
 
 // answerSub answers what is asked of a part of an object.
@@ -65,9 +66,8 @@ var streamParameters = map[string]string{"stdin": "input", "stdout": "output", "
 // toKubelet has the kubelet answer, at its path for what is asked for, as an API server does (pkg/registry/core/pod
 // LogLocation, streamLocation).
 func (s *server) toKubelet(w http.ResponseWriter, r *http.Request, q request, path string) {
-	o, err := s.find(r.Context(), q)
-	pod, ok := o.(*v1.Pod)
-	if err != nil || !ok {
+	pod, err := s.findPod(r.Context(), q)
+	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
@@ -84,7 +84,7 @@ func (s *server) toKubelet(w http.ResponseWriter, r *http.Request, q request, pa
 		values["port"] = ports
 	}
 	for name, theirs := range streamParameters {
-		set := isSet(values, name)
+		set := kubelet.IsSet(values, name)
 		values.Del(name)
 		if set {
 			values.Set(theirs, "1")
@@ -102,12 +102,6 @@ func forwarded(r *http.Request, path string, values url.Values) *http.Request {
 	r = r.Clone(r.Context())
 	r.URL.Path, r.URL.RawPath, r.URL.RawQuery = path, "", values.Encode()
 	return r
-}
-
-// isSet says whether a parameter is true, as the API machinery does (Convert_Slice_string_To_bool).
-func isSet(values url.Values, name string) bool {
-	text := strings.ToLower(values.Get(name))
-	return values.Has(name) && text != "false" && text != "0"
 }
 
 // chosenContainer returns the container with the name, or the only one for "" (validateContainer of

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -34,15 +35,10 @@ type watcher struct {
 	*server
 	query
 	format
-	frames  writer
+	frames  io.Writer // each write is a frame
 	control *http.ResponseController
 	version uint64 // up to which the client knows all
 	begun   bool   // an event was sent
-}
-
-// writer writes frames of a stream.
-type writer interface {
-	Write(data []byte) (int, error)
 }
 
 // watch answers with the changes of a collection, until the client goes or the time is over.

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,12 @@ func (n *node) GetPods(ctx context.Context) ([]*v1.Pod, error) { return n.List(c
 
 // FindPod implements kubelet.Pods.
 func (n *node) FindPod(ctx context.Context, namespace, name string) (*v1.Pod, bool, error) {
-	return n.Find(ctx, namespace, name)
+	all, err := n.List(ctx)
+	i := slices.IndexFunc(all, func(pod *v1.Pod) bool { return pod.Namespace == namespace && pod.Name == name })
+	if i < 0 {
+		return nil, false, err
+	}
+	return all[i], true, nil
 }
 
 // serve starts a node. change, if it is not nil, changes what is served.

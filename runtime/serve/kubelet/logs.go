@@ -28,7 +28,7 @@ type logRequest struct {
 
 // parseLogRequest reads the parameters of a request. It refuses what the API server does (ValidatePodLogOptions).
 func parseLogRequest(q url.Values, now time.Time) (r logRequest, err error) {
-	r.limit, r.follow, r.previous, r.Timestamps = -1, isSet(q, "follow"), isSet(q, "previous"), isSet(q, "timestamps")
+	r.limit, r.follow, r.previous, r.Timestamps = -1, IsSet(q, "follow"), IsSet(q, "previous"), IsSet(q, "timestamps")
 	if err := r.parseAmounts(q, now); err != nil {
 		return r, err
 	}
@@ -90,9 +90,9 @@ func (r *logRequest) parseAmounts(q url.Values, now time.Time) error {
 // longest is the longest duration, in seconds.
 const longest = int64(math.MaxInt64 / time.Second)
 
-// isSet says whether a parameter is true, as the API machinery does (Convert_Slice_string_To_bool): any text that does not
+// IsSet says whether a parameter is true, as the API machinery does (Convert_Slice_string_To_bool): any text that does not
 // say otherwise is.
-func isSet(q url.Values, name string) bool {
+func IsSet(q url.Values, name string) bool {
 	text := strings.ToLower(q.Get(name))
 	return q.Has(name) && text != "false" && text != "0"
 }

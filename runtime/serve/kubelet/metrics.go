@@ -34,6 +34,17 @@ func metricsHandler(all ...prometheus.Collector) http.Handler {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
 }
 
+// scraped returns the pods for a collector. If there are none to have, the metric is the error.
+func (s *server) scraped(to chan<- prometheus.Metric, metric *prometheus.Desc) (pods []*v1.Pod, ok bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	pods, err := s.Pods.GetPods(ctx)
+	if err != nil {
+		to <- prometheus.NewInvalidMetric(metric, err)
+	}
+	return pods, err == nil
+}
+
 // podCollector counts pods when it is asked.
 type podCollector struct{ s *server }
 
@@ -44,11 +55,8 @@ func (c podCollector) Describe(to chan<- *prometheus.Desc) {
 }
 
 func (c podCollector) Collect(to chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
-	pods, err := c.s.Pods.GetPods(ctx)
-	if err != nil {
-		to <- prometheus.NewInvalidMetric(runningPods, err)
+	pods, ok := c.s.scraped(to, runningPods)
+	if !ok {
 		return
 	}
 	running, states := 0, map[string]int{"running": 0, "exited": 0}
@@ -82,13 +90,7 @@ type probeCollector struct{ s *server }
 func (probeCollector) Describe(to chan<- *prometheus.Desc) { to <- probeTotal }
 
 func (c probeCollector) Collect(to chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
-	pods, err := c.s.Pods.GetPods(ctx)
-	if err != nil {
-		to <- prometheus.NewInvalidMetric(probeTotal, err)
-		return
-	}
+	pods, _ := c.s.scraped(to, probeTotal)
 	kinds := map[probe.Kind]string{probe.Startup: "Startup", probe.Readiness: "Readiness", probe.Liveness: "Liveness"}
 	results := map[probe.Result]string{probe.Success: "successful", probe.Failure: "failed", probe.Unknown: "unknown"}
 	for _, pod := range pods {

@@ -13,7 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/atomicfile"
 	"github.com/runonce/runonce/internal/podevent"
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/events"
 	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/serve/objects"
@@ -45,7 +47,7 @@ func (m *Mirror) lookAtEvents() error {
 			continue
 		}
 		delete(gone, path)
-		if before := m.events[path].file; serr == nil && before != nil && os.SameFile(before, file) && before.Size() == file.Size() && before.ModTime().Equal(file.ModTime()) {
+		if serr == nil && atomicfile.Unchanged(m.events[path].file, file) {
 			continue
 		}
 		if serr == nil {
@@ -70,7 +72,7 @@ func (m *Mirror) readEvents(path string, file fs.FileInfo, pod logs.Pod) error {
 	changed := make([]objects.Object, 0, len(all))
 	for _, e := range all {
 		o := m.event(pod, e)
-		name := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+		name := podspec.NameOf(o)
 		now.names, kept[name] = append(now.names, name), true
 		changed = append(changed, o)
 	}
