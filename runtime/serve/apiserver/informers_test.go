@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientfeatures "k8s.io/client-go/features"
 	featuretesting "k8s.io/client-go/features/testing"
 	"k8s.io/client-go/informers"
@@ -230,6 +231,11 @@ func (w *world) step(i int) {
 
 // TestInformers: whatever happens, the caches of clients become what there is, and what they are told on the way is true.
 func TestInformers(t *testing.T) {
+	// They log errors, and sleep so as not to log too many, by the time of the last one: that was in another bubble, maybe
+	// 26 years later.
+	handlers := utilruntime.ErrorHandlers
+	utilruntime.ErrorHandlers = nil
+	t.Cleanup(func() { utilruntime.ErrorHandlers = handlers })
 	for _, watchList := range []bool{false, true} {
 		t.Run(fmt.Sprintf("WatchList=%t", watchList), func(t *testing.T) {
 			featuretesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, watchList)
