@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -72,14 +73,16 @@ func TestExec(t *testing.T) {
 		in, open := io.Pipe() // whose end would be one of the terminal
 		defer func() { _ = open.Close() }()
 		sizes := make(chan engine.Size)
-		go func() {
+		var resizing sync.WaitGroup
+		defer resizing.Wait()
+		resizing.Go(func() {
 			for range 2 { // the second one is taken when the first one is set
 				sizes <- engine.Size{Width: 132, Height: 43}
 			}
 			if _, err := e.Exec(t.Context(), "a", []string{"box", "write", "/sized", "yes"}); err != nil {
 				t.Error(err)
 			}
-		}()
+		})
 		command := []string{"box", "do", "await /sized", "facts"}
 		_, err := e.ExecStreams(t.Context(), "a", engine.Command{Args: command}, engine.Streams{Stdin: in, Stdout: &out, TTY: true, Resize: sizes})
 		if err != nil {

@@ -104,8 +104,8 @@ func (e *Engine) deleteTask(ctx context.Context, s *session, id string) error {
 // shimGone bounds the wait until containerd has noticed that a shim is dead.
 const shimGone = 5 * time.Second
 
-// untilShimGone repeats a call of containerd to a shim that died meanwhile, until containerd has
-// removed its task.
+// untilShimGone repeats a call of containerd to a shim that died meanwhile, until containerd knows
+// that.
 func untilShimGone(ctx context.Context, call func() error) error {
 	for end := time.Now().Add(shimGone); ; {
 		err := call()

@@ -327,7 +327,7 @@ func (e *Engine) createTask(ctx context.Context, s *session, podUID string, req 
 		})
 	}
 	if s.shims == nil || thirdParty {
-		err := create()
+		err := untilShimGone(ctx, create) // it may end with the pod's last container when this one comes
 		if err != nil {
 			if bundles := bundlesDir(err, e.o.Namespace, req.ContainerID); bundles != "" {
 				if rerr := e.removeStaleBundle(ctx, s, bundles, req.ContainerID); rerr != nil {
