@@ -157,12 +157,10 @@ func (r *reader) keep(e *entry, o metav1.Object, kept func()) step {
 	}
 }
 
-// put adds an object to the set. On a cluster it says where it comes from.
+// put adds an object to the set. It says where it comes from.
 func (r *reader) put(e *entry, kind string, o metav1.Object) {
 	r.set.objects[object{kind, o.GetNamespace(), o.GetName()}] = o
-	if r.options.Cluster {
-		e.setOrigin(o)
-	}
+	e.setOrigin(o)
 }
 
 // checkBroken notes when an object that a pod refers to has errors of its own.

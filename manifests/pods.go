@@ -96,6 +96,9 @@ func (r *reader) resolvePod(e *entry, p podEntry) {
 	if !r.options.Cluster {
 		metav1.SetMetaDataAnnotation(&p.pod.ObjectMeta, annotationHash, string(uid))
 		metav1.SetMetaDataAnnotation(&p.pod.ObjectMeta, annotationConfigSource, e.configSource())
+		if len(e.owners) > 0 {
+			p.pod.OwnerReferences = []metav1.OwnerReference{controllerOf(e.owners[0])}
+		}
 	}
 	e.setOrigin(p.pod)
 	p.pod.Status = v1.PodStatus{Phase: v1.PodPending}
@@ -121,6 +124,19 @@ func (e *entry) setOrigin(o metav1.Object) {
 		delete(annotations, podspec.AnnotationPath)
 	}
 	o.SetAnnotations(annotations)
+}
+
+// withOrigin returns the owners of the pods, which say where they come from.
+func (e *entry) withOrigin() []podspec.Object {
+	for _, o := range e.owners {
+		e.setOrigin(o)
+	}
+	return e.owners
+}
+
+// controllerOf returns the reference to an object from what it has made.
+func controllerOf(o podspec.Object) metav1.OwnerReference {
+	return *metav1.NewControllerRef(o, o.GetObjectKind().GroupVersionKind())
 }
 
 // configSource says where the kubelet has pods from.

@@ -82,6 +82,7 @@ type entry struct {
 	rest            step // what is left to do once the documents before it are known
 	valid           []*v1.Pod
 	templated       []*v1.PersistentVolumeClaim // of the templates of a workload
+	owners          []podspec.Object            // that have made the pods: the workload, after what it has made itself
 	index           int                         // in the input, for Set.places
 	dependsOn       []podspec.Dependency        // of each of its pods
 	orderField      string                      // that says so
@@ -144,6 +145,9 @@ func read(ctx context.Context, o Options, input func(visit func(inputFile))) (*S
 	r.keepDependencies()
 	for _, e := range r.entries {
 		r.set.Pods = append(r.set.Pods, e.valid...)
+		if len(e.valid) > 0 {
+			r.set.workloads = append(r.set.workloads, e.withOrigin()...)
+		}
 	}
 	if o.Places {
 		r.keepPlaces()

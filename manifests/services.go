@@ -31,7 +31,6 @@ func (r *reader) service(e *entry) step {
 			return
 		}
 		if r.checkUnique(e, o); !e.failed() {
-			e.setOrigin(o)
 			r.put(e, kindService, o)
 		}
 	}

@@ -52,7 +52,9 @@ type Set struct {
 	Invalid []Invalid
 
 	objects map[object]metav1.Object // that pods refer to
-	places  map[metav1.Object]place  // with Options.Places
+	// workloads have made the pods that have no document of their own.
+	workloads []podspec.Object
+	places    map[metav1.Object]place // with Options.Places
 	// dependencies are what pods depend on, by the names of the pods.
 	dependencies map[types.NamespacedName][]podspec.Dependency
 }
@@ -138,6 +140,21 @@ func (s *Set) Services() []*v1.Service {
 	return slices.SortedFunc(slices.Values(all[*v1.Service](s)), func(a, b *v1.Service) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+}
+
+// Definitions returns the ConfigMaps, the Secrets and the workloads that have pods, with the defaults of an API server, in
+// no particular order.
+func (s *Set) Definitions() []podspec.Object {
+	list := slices.Clone(s.workloads)
+	for _, o := range s.objects {
+		switch o := o.(type) {
+		case *v1.ConfigMap:
+			list = append(list, o)
+		case *v1.Secret:
+			list = append(list, o)
+		}
+	}
+	return list
 }
 
 // Objects returns the objects of the input that pods refer to or that a cluster needs besides

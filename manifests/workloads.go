@@ -8,6 +8,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // The paths of a workload's pod template and of a CronJob's Job template.
@@ -18,7 +20,7 @@ const (
 
 // workload is a workload to decode, and the function that returns its pods then.
 type workload struct {
-	object   metav1.Object
+	object   podspec.Object
 	template *v1.PodTemplateSpec
 	// prefix is the path of template in the document.
 	prefix string
@@ -81,7 +83,9 @@ func (r *reader) cronJob(e *entry) step {
 		}
 		job := nextJob(o)
 		job.UID = r.nameUID("Job", job.Namespace, job.Name)
+		job.OwnerReferences = []metav1.OwnerReference{controllerOf(o)}
 		e.invalid(r.rules.Object(job))
+		e.owners = []podspec.Object{job}
 		return r.jobPods(e, job, jobTemplatePath)
 	}})
 }
@@ -105,6 +109,7 @@ func (r *reader) workload(e *entry, w workload) step {
 	r.checkWorkload(e, w)
 	own := e.problems
 	pods := r.podsOf(e, w)
+	e.owners = append(e.owners, w.object)
 	all := e.problems
 	return func() {
 		e.problems = slices.Clip(own)

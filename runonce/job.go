@@ -1,7 +1,6 @@
 package runonce
 
 import (
-	"encoding/json"
 	"math"
 	"sync"
 	"time"
@@ -22,7 +21,7 @@ const (
 
 // Why a Job, or one of its indexes, has failed, in the words of its controller.
 var (
-	deadlineExceeded = failed(batchv1.JobReasonDeadlineExceeded, "Job was active longer than specified deadline")
+	deadlineExceeded = failed(batchv1.JobReasonDeadlineExceeded, podspec.MessageJobDeadline)
 	limitExceeded    = failed(batchv1.JobReasonBackoffLimitExceeded, "Job has reached the specified backoff limit")
 	tooManyIndexes   = failed(batchv1.JobReasonMaxFailedIndexesExceeded, "Job has exceeded the specified maximal number of failed indexes")
 	indexFailed      = failed(batchv1.JobReasonFailedIndexes, "Job has failed indexes")
@@ -52,8 +51,8 @@ type jobs map[string]*job
 
 // of returns the Job that the pod belongs to, nil for none. Pods of one Job get the same.
 func (js jobs) of(pod *v1.Pod) *job {
-	var spec podspec.Job
-	if err := json.Unmarshal([]byte(pod.Annotations[podspec.AnnotationJob]), &spec); err != nil {
+	spec, ok := podspec.JobOf(pod)
+	if !ok {
 		return nil
 	}
 	key := pod.Namespace + "/" + spec.Name
@@ -106,18 +105,6 @@ func (j *job) wakePods() {
 	for _, wake := range j.wake {
 		wake()
 	}
-}
-
-// failedWithJob says whether the pod was failed because of its Job, and not by itself.
-func failedWithJob(st v1.PodStatus) bool {
-	switch st.Reason {
-	case podspec.ReasonFailureIgnored, batchv1.JobReasonBackoffLimitExceeded, batchv1.JobReasonPodFailurePolicy,
-		batchv1.JobReasonMaxFailedIndexesExceeded, batchv1.JobReasonFailedIndexes:
-		return st.Phase == v1.PodFailed
-	case batchv1.JobReasonDeadlineExceeded:
-		return st.Phase == v1.PodFailed && st.Message == deadlineExceeded.message
-	}
-	return false
 }
 
 // resume counts a pod that is active from an earlier run, with its failures there, before any

@@ -80,7 +80,7 @@ func (m *jobMember) changed(c condition) {
 // it (a controller would create another pod), or that its Job has failed.
 func (p *pod) retryInJob(ctx context.Context, c condition) condition {
 	m := p.member
-	if m == nil || p.status.Phase != v1.PodFailed || failedWithJob(p.status) || p.status.Reason == reasonStopped {
+	if m == nil || p.status.Phase != v1.PodFailed || podspec.FailedWithJob(p.status) || p.status.Reason == reasonStopped {
 		return c
 	}
 	decision := m.job.podFailed(p.pod, p.status)

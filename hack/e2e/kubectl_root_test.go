@@ -190,7 +190,6 @@ func TestKubectl(t *testing.T) {
 		{args: "get --raw /api/v1/nodes/" + b.nodeName(t) + "/proxy/healthz", want: `^ok$`},
 		{args: "create -f " + filepath.Join(directory(t, pod("new", "Never", "exit", "0")), "000.yaml"), code: 1, want: `MethodNotAllowed.*this server does not create pods: .* "runonce run"`},
 		{args: "annotate pod web a=b", code: 1, want: `this server does not patch pods`},
-		{args: "scale deployment web --replicas 2", code: 1, want: `the server doesn't have a resource type "deployment"`},
 		{args: "delete -n batch pod job", want: `^pod "job" deleted from batch namespace\n$`},
 		{args: "get pods -n batch", want: `^No resources found in batch namespace\.\n$`},
 	})
@@ -202,6 +201,87 @@ func TestKubectl(t *testing.T) {
 		t.Errorf("exec -it: exit code %d, %q", code, out)
 	}
 	k.watches(t)
+}
+
+const kubectlObjects = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {color: blue}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: login}
+stringData: {password: hunter2}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - {name: main, image: localhost/box:1, args: [do, echo serves, trap], envFrom: [{configMapRef: {name: settings}}]}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: work}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - {name: main, image: localhost/box:1, args: [echo, worked], envFrom: [{secretRef: {name: login}}]}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly}
+spec:
+  schedule: "0 3 * * *"
+  jobTemplate:
+    spec:
+      backoffLimit: 0
+      template:
+        spec:
+          restartPolicy: Never
+          containers:
+          - {name: main, image: localhost/box:1, args: [exit, "3"]}
+`
+
+// TestKubectlObjects: kubectl finds what the pods were made from, and refer to.
+func TestKubectlObjects(t *testing.T) {
+	b := newBox(t, "")
+	k := b.serve(t, "serve", "--listen", "127.0.0.1:0")
+	b.up(t, directory(t, kubectlObjects), 1, "--until", "completed", "--run-cronjobs")
+	k.check(t, []invocation{
+		{args: "get all", want: `(?s)pod/nightly-0 .*pod/web-1 .*deployment.apps/web +2/2 +2 +2 .*cronjob.batch/nightly +0 3 .*job.batch/nightly +Failed +0/1 .*job.batch/work +Complete +1/1 `},
+		{args: "get deployments -o wide", want: `web +2/2 +2 +2 +\d+s +main +localhost/box:1 +app=web`},
+		{args: "get cm settings -o jsonpath={.data}", want: `^\{"color":"blue"\}$`},
+		{args: "get secrets", want: `login +Opaque +1 `},
+		{args: "describe secret login", want: `password: +0 bytes`},
+		{args: "describe deployment web", want: `(?s)2 desired \| 2 updated \| 2 total \| 2 available \| 0 unavailable.*Available +True +MinimumReplicasAvailable`},
+		{args: "describe pod web-0", want: `Controlled By: +Deployment/web`},
+		{args: "describe job work", want: `(?s)Pods Statuses: +0 Active \(0 Ready\) / 1 Succeeded / 0 Failed`},
+		{args: "wait --for=condition=complete job/work --timeout 10s", want: `^job.batch/work condition met\n$`},
+		{args: "wait --for=condition=failed job/nightly --timeout 10s", want: `condition met`},
+		{args: "wait --for=condition=available deployment/web --timeout 10s", want: `condition met`},
+		{args: "rollout status deployment/web --timeout 10s", want: `deployment "web" successfully rolled out`},
+		{args: "logs job/work", want: `^worked\n$`},
+		{args: "logs deployment/web --all-pods --prefix", want: `(?m)^\[pod/web-1/main\] serves$`},
+		{args: "exec deployment/web -- box exit 7", code: 7, want: `exit code 7`},
+		{args: "get pods -l job-name=work -o name", want: `^pod/work-0\n$`},
+		{args: "explain deployment.spec.strategy", want: `FIELD: strategy <DeploymentStrategy>`},
+		{args: "scale deployment web --replicas 3", code: 1, want: `could not find the requested resource`},
+		{args: "delete job work", code: 1, want: `this server does not delete jobs`},
+		{args: "create configmap more", code: 1, want: `this server does not create configmaps`},
+	})
+	if r := b.run(t, "down", "--all"); r.code != 0 {
+		t.Errorf("down: exit code %d: %s", r.code, r.stderr)
+	}
+	k.check(t, []invocation{{args: "get all,cm,secrets", want: `^No resources found`}})
 }
 
 // TestKubectlCreates: "kubectl run" and "kubectl apply" have a machine run pods.

@@ -18,8 +18,8 @@ type group struct {
 // served lists what "runonce serve" has. Eviction belongs to policy/v1, but is a subresource of pods: Kubernetes has its
 // schema in the document of pods, and in that of policy/v1 nothing that is served here.
 func served() []group {
-	core := kinds("", "Pod Node Namespace Event Service ConfigMap Secret"+
-		" PodList NodeList NamespaceList EventList ServiceList ConfigMapList SecretList")
+	core := kinds("", "Pod Node Namespace Event Service ConfigMap Secret ReplicationController"+
+		" PodList NodeList NamespaceList EventList ServiceList ConfigMapList SecretList ReplicationControllerList")
 	return []group{
 		{"api/v1", append(core, kinds("policy", "Eviction")...)},
 		{"apis/apps/v1", kinds("apps", "Deployment ReplicaSet StatefulSet DaemonSet"+

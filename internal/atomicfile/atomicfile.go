@@ -3,16 +3,32 @@
 package atomicfile
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // tmp is the suffix of a file that is being written.
 const tmp = ".tmp"
+
+// maxName is how long a name may be, in bytes, so that there is room for its ending and for that of another one beside it.
+const maxName = 240
+
+// Name returns a name for a file of what has these names, which have no "_". Long ones are hashed.
+func Name(of ...string) string {
+	name := strings.Join(of, "_")
+	if len(name) > maxName {
+		sum := sha256.Sum256([]byte(name))
+		name = hex.EncodeToString(sum[:])
+	}
+	return name
+}
 
 // Write makes the data the content of the file. Writers of one file must exclude each
 // other. A loss of power may leave the file empty.

@@ -6,9 +6,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// ReasonFailureIgnored is the reason of a failed pod whose Job is complete without it.
-const ReasonFailureIgnored = "FailureIgnored"
-
 // Ended says whether a pod of this phase has succeeded or failed.
 func Ended(phase v1.PodPhase) bool { return phase == v1.PodSucceeded || phase == v1.PodFailed }
 

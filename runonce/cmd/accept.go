@@ -3,8 +3,6 @@ package cmd
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -102,24 +100,11 @@ func (one *acceptance) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	one.file = filepath.Join(dir, fileName(pod)+".json")
+	one.file = filepath.Join(dir, atomicfile.Name(pod.Namespace, pod.Name)+".json") // names that are too long are refused when that is read
 	if err := atomicfile.Write(one.file, text, 0o600); err != nil {
 		return fmt.Errorf("keeping the pod: %w", err)
 	}
 	return atomicfile.Sync(dir)
-}
-
-// maxFileName is how long the name of a file may be, in bytes, before its ending, and that of another one beside it.
-const maxFileName = 240
-
-// fileName returns the name of a pod's file. A pod whose own names are too long is refused when that is read.
-func fileName(pod *v1.Pod) string {
-	name := pod.Namespace + "_" + pod.Name
-	if len(name) > maxFileName {
-		sum := sha256.Sum256([]byte(name))
-		name = hex.EncodeToString(sum[:])
-	}
-	return name
 }
 
 // accept makes a change of a pod that a client creates, whose answer comes with the plan. nil is returned if it was

@@ -3,10 +3,8 @@ package cmd
 import (
 	"context"
 	"errors"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/admit"
@@ -16,7 +14,6 @@ import (
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/host"
-	"github.com/runonce/runonce/runtime/service"
 	"github.com/runonce/runonce/runtime/volume"
 )
 
@@ -65,47 +62,6 @@ func (t *nodeTarget) reserve(ctx context.Context, set *manifests.Set) (admit.Pla
 		t.log.Warn("could not remove old logs", "error", err)
 	}
 	return plan, nil
-}
-
-// define makes the Services of the input those of the root, and removes those that --prune removes.
-func (t *nodeTarget) define(ctx context.Context, set *manifests.Set) error {
-	keeper := t.engine.Services()
-	before, err := keeper.Services()
-	if err != nil {
-		return unusable(err)
-	}
-	gone := t.planning.scope.pruned(set)
-	if gone == nil {
-		gone = func(metav1.Object) bool { return false }
-	}
-	services := set.Services()
-	err = keeper.Define(ctx, services, func(svc *v1.Service) bool { return gone(svc) }, slices.Clone(set.Pods))
-	switch invalid := (*service.InvalidError)(nil); {
-	case errors.As(err, &invalid):
-		return badInput(refusedService(set, invalid))
-	case err != nil:
-		return unusable(err)
-	}
-	for _, svc := range services {
-		if !slices.ContainsFunc(before, func(o *v1.Service) bool { return sameObject(o, svc) }) {
-			t.defined = append(t.defined, svc)
-		}
-	}
-	return nil
-}
-
-// refusedService returns the error about a Service, with its line if it is one of the input.
-func refusedService(set *manifests.Set, e *service.InvalidError) error {
-	for _, svc := range set.Services() {
-		if podspec.NameOf(svc) == e.Service {
-			return set.Refuse([]manifests.Fault{{Object: svc, Field: e.Field, Message: e.Message, Hint: e.Hint}})
-		}
-	}
-	return e
-}
-
-func sameObject(a, b metav1.Object) bool {
-	return a.GetName() == b.GetName() && a.GetNamespace() == b.GetNamespace()
 }
 
 // plan plans for this machine and the pods that run on it, and adds the images that a run would pull.

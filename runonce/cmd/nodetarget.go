@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -73,8 +71,8 @@ type nodeTarget struct {
 	// readOnly says that the root is read-only, so that the engine works with a copy of the
 	// records in it.
 	readOnly bool
-	defined  []*v1.Service // Services that were not there before
-	unlock   func()        // called last, may be nil
+	defined  []podspec.Object // Services and other objects that were not there before
+	unlock   func()           // called last, may be nil
 }
 
 func (t *nodeTarget) input(*manifests.Options) {}
@@ -215,36 +213,6 @@ func (t *nodeTarget) runtime() runonce.Runtime { return t.pods }
 func (t *nodeTarget) logs() runonce.Logs       { return podLogs{t.pods} }
 func (t *nodeTarget) lost() error              { return nil }
 
-// conclude removes the Services that this run has made, if it removes its pods. Else it warns of those that have
-// no pods that are ready: nobody will look at these any more.
-func (t *nodeTarget) conclude(ctx context.Context) {
-	if !t.remove {
-		t.warnUnready()
-		return
-	}
-	if len(t.defined) == 0 {
-		return
-	}
-	if _, err := t.engine.Services().Remove(ctx, t.isDefined); err != nil {
-		t.log.Warn("could not remove the Services of the run", "error", err)
-	}
-}
-
-func (t *nodeTarget) warnUnready() {
-	unready, err := t.engine.Services().Unready()
-	if err != nil {
-		t.log.Warn("could not look for Services without endpoints", "error", err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(unready)) {
-		t.log.Warn("connections to this Service are refused, and will be until a run sees its pods ready: use --until ready, or watch",
-			"service", name, "pod", podspec.FullName(unready[name]))
-	}
-}
-
-func (t *nodeTarget) isDefined(svc *v1.Service) bool {
-	return slices.ContainsFunc(t.defined, func(o *v1.Service) bool { return sameObject(o, svc) })
-}
-
 // complete has the next run plan when the pods that this one stops have stopped, and reserves room for those that
 // wait.
 func (t *nodeTarget) complete(o *runonce.Options) {
@@ -319,25 +287,6 @@ func (t *nodeTarget) stop(ctx context.Context, pod *v1.Pod) (string, error) {
 	return "stopped", err
 }
 
-// removeServices removes the Services that came from where the pods did, or all.
-func (t *nodeTarget) removeServices(ctx context.Context, o cleanup) error {
-	removed, err := t.engine.Services().Remove(ctx, func(svc *v1.Service) bool {
-		if o.namespace != "" && svc.Namespace != o.namespace {
-			return false
-		}
-		return o.all || slices.ContainsFunc(o.origins, func(origin string) bool { return podspec.CameFrom(svc, origin) })
-	})
-	if err != nil {
-		return unusable(fmt.Errorf("removing Services: %w", err))
-	}
-	for _, name := range removed {
-		if _, err := fmt.Fprintln(t.io.Stdout, "Service "+name, "removed"); err != nil {
-			return fmt.Errorf("writing the result: %w", err)
-		}
-	}
-	return nil
-}
-
 func (t *nodeTarget) clean(ctx context.Context, o cleanup) (err error) {
 	if t.readOnly {
 		err = fmt.Errorf("%s is read-only: the images, records and files of the pods are still there; "+
@@ -350,7 +299,7 @@ func (t *nodeTarget) clean(ctx context.Context, o cleanup) (err error) {
 		err = t.afterError(err, t.dropImagesOf(ctx, o.pods))
 	}
 	if !t.readOnly {
-		err = t.afterError(t.removeServices(ctx, o), err)
+		err = t.afterError(t.removeObjects(ctx, o), err)
 	}
 	if o.all {
 		defer t.display.Wait("removing what pods have left")()

@@ -33,7 +33,7 @@ func TestDiscovery(t *testing.T) {
 			want(t, "preferred version of "+g.Name, g.PreferredVersion.GroupVersion, g.Versions[0].GroupVersion)
 			names = append(names, g.PreferredVersion.GroupVersion)
 		}
-		want(t, "groups", strings.Join(names, " "), "v1 metrics.k8s.io/v1beta1 authentication.k8s.io/v1 authorization.k8s.io/v1")
+		want(t, "groups", strings.Join(names, " "), "v1 apps/v1 batch/v1 metrics.k8s.io/v1beta1 authentication.k8s.io/v1 authorization.k8s.io/v1")
 		found[legacy] = map[string]metav1.APIResource{}
 		for _, list := range resources {
 			gv, err := schema.ParseGroupVersion(list.GroupVersion)
@@ -62,6 +62,10 @@ func TestDiscovery(t *testing.T) {
 		"v1 nodes/proxy":              "NodeProxyOptions [get] [] [] false",
 		"v1 namespaces":               "Namespace [get list watch] [ns] [] false",
 		"v1 events":                   "Event [get list watch] [ev] [] true",
+		"v1 configmaps":               "ConfigMap [get list watch] [cm] [] true",
+		"v1 secrets":                  "Secret [get list watch] [] [] true",
+		"apps/v1 deployments":         "Deployment [get list watch] [deploy] [all] true",
+		"batch/v1 cronjobs":           "CronJob [get list watch] [cj] [all] true",
 		"metrics.k8s.io/v1beta1 pods": "PodMetrics [get list] [] [] true",
 		"authorization.k8s.io/v1 selfsubjectaccessreviews": "SelfSubjectAccessReview [create] [] [] false",
 	} {
@@ -86,7 +90,7 @@ func TestDiscoveryOfKubectl(t *testing.T) {
 		}
 	}
 	slices.Sort(all)
-	want(t, "what can be watched", strings.Join(all, " "), "events namespaces nodes pods services")
+	want(t, "what can be watched", strings.Join(all, " "), "configmaps cronjobs daemonsets deployments events jobs namespaces nodes pods replicasets replicationcontrollers secrets services statefulsets")
 
 	cached := memory.NewMemCacheClient(c)
 	mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)
@@ -95,9 +99,9 @@ func TestDiscoveryOfKubectl(t *testing.T) {
 		must(t, err)
 		want(t, name, r, schema.GroupVersionResource{Version: "v1", Resource: expect})
 	}
-	_, err = mapper.ResourceFor(schema.GroupVersionResource{Resource: "deployments"})
+	_, err = mapper.ResourceFor(schema.GroupVersionResource{Resource: "ingresses"})
 	if noMatch := (&meta.NoResourceMatchError{}); !errors.As(err, &noMatch) {
-		t.Errorf("deployments: %v", err)
+		t.Errorf("ingresses: %v", err)
 	}
 	v, err := c.ServerVersion()
 	must(t, err)
@@ -110,7 +114,7 @@ func TestNotThere(t *testing.T) {
 	m := newMachine()
 	m.set("pods", pod("default", "web"))
 	for _, path := range []string{
-		"/api/v2", "/api/v1/deployments", "/api/v1/namespaces/default/nodes", "/apis/apps", "/apis/apps/v1", "/apis/apps/v1/deployments",
+		"/api/v2", "/api/v1/deployments", "/api/v1/namespaces/default/nodes", "/apis/policy", "/apis/policy/v1", "/apis/policy/v1/poddisruptionbudgets", "/apis/apps/v1beta1", "/apis/apps/v1/pods",
 		"/apis/metrics.k8s.io/v1", "/apis/metrics.k8s.io/v1beta1/events", "/api/v1/pods/web", "/api/v1/namespaces/default/pods/web/resize",
 		"/api/v1/namespaces/default/pods/web/log/more", "/api/v1/namespaces/default/pods/web/status/", "/api/v1/namespaces/default/pods/web/exec/x",
 		"/api/v1/namespaces/default/pods/web/eviction/x/y", "/api/v1/namespaces/default/status", "/apis/authentication.k8s.io/v1/selfsubjectreviews/x/y",

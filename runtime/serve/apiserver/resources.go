@@ -80,7 +80,7 @@ func allResources(creates bool) []*resource {
 		},
 		{APIResource: core(mirror.Namespaces, "namespace", "Namespace", false, "ns"), list: func() runtime.Object { return &v1.NamespaceList{} }, fields: selectable(namespaceFields)},
 	}
-	return slices.Concat(all, usageResources(), reviewResources())
+	return slices.Concat(all, definedResources(), usageResources(), reviewResources())
 }
 
 // subresource is a part of an object.

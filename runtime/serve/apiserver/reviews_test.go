@@ -35,9 +35,9 @@ func TestCanI(t *testing.T) {
 	}
 	for what, allowed := range map[string]bool{
 		"get pods": true, "list pods": true, "watch pods": true, "delete pods": true, "deletecollection pods": true, "create pods": false, "patch pods": false,
-		"get nodes": true, "delete nodes": false, "get secrets": false, "get pods/log": true, "create pods/exec": true, "create pods/eviction": true,
+		"get nodes": true, "delete nodes": false, "get secrets": true, "create secrets": false, "get pods/log": true, "create pods/exec": true, "create pods/eviction": true,
 		"patch pods/ephemeralcontainers": true, "get pods/none": false, "list pods.metrics.k8s.io": true, "watch pods.metrics.k8s.io": false,
-		"get deployments.apps": false, "get *": true, "get *.*": true, "create *.authorization.k8s.io": true, "* pods": false, "create selfsubjectreviews.authentication.k8s.io": true,
+		"watch deployments.apps": true, "patch deployments.apps": false, "get ingresses.networking.k8s.io": false, "get *": true, "get *.*": true, "create *.authorization.k8s.io": true, "* pods": false, "create selfsubjectreviews.authentication.k8s.io": true,
 	} {
 		verb, resource, _ := strings.Cut(what, " ")
 		r, err := c.Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: of(verb, resource)}}, metav1.CreateOptions{})

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime/definitions"
 	"github.com/runonce/runonce/runtime/logs"
 	"github.com/runonce/runonce/runtime/record"
 	"github.com/runonce/runonce/runtime/serve/objects"
@@ -81,6 +82,9 @@ type Mirror struct {
 	files  watcher
 	pods   map[types.UID]seenPod
 	events map[string]seenEvents // by path
+	// definitions are by the names of their files, and concluded is the version with which they had their status.
+	definitions map[string]seenDefinition
+	concluded   uint64
 }
 
 // seenPod is a pod as it was last observed.
@@ -188,8 +192,8 @@ func (m *Mirror) Sync(ctx context.Context) error {
 
 // look brings the store up to date.
 func (m *Mirror) look(ctx context.Context, all bool, dirty map[types.UID]bool) error {
-	m.files.watch(m.o.Records.Root(), filepath.Dir(m.o.Records.Dir("uid")), m.o.Logs.Dir)
-	err := errors.Join(m.lookAtPods(ctx, all, dirty), m.lookAtEvents(), m.lookAtServices())
+	m.files.watch(m.o.Records.Root(), filepath.Dir(m.o.Records.Dir("uid")), m.o.Logs.Dir, definitions.Dir(m.o.Records.Root()))
+	err := errors.Join(m.lookAtPods(ctx, all, dirty), m.lookAtEvents(), m.lookAtServices(), m.lookAtDefinitions())
 	m.setNamespaces()
 	return err
 }

@@ -26,6 +26,8 @@ var columnsOf = map[string]func() columns{
 	"ReplicaSet":     replicaSetColumns,
 	"StatefulSet":    statefulSetColumns,
 	"DaemonSet":      daemonSetColumns,
+
+	"ReplicationController": replicationControllerColumns,
 }
 
 // Columns returns the columns of a table of objects of the kind. Kinds of which this package knows nothing have those
@@ -192,6 +194,18 @@ func deploymentColumns() columns {
 
 func replicaSetColumns() columns {
 	spec, status := appsv1.ReplicaSetSpec{}.SwaggerDoc(), appsv1.ReplicaSetStatus{}.SwaggerDoc()
+	return withSelector(
+		spec["selector"],
+		name(),
+		integer("Desired", spec["replicas"]),
+		integer("Current", status["replicas"]),
+		integer("Ready", status["readyReplicas"]),
+		created(),
+	)
+}
+
+func replicationControllerColumns() columns {
+	spec, status := v1.ReplicationControllerSpec{}.SwaggerDoc(), v1.ReplicationControllerStatus{}.SwaggerDoc()
 	return withSelector(
 		spec["selector"],
 		name(),

@@ -56,6 +56,8 @@ func cells(o metav1.Object, now time.Time) []any {
 // workloadCells returns the cells of an object that makes pods, or of any other.
 func workloadCells(o metav1.Object, now time.Time) []any {
 	switch o := o.(type) {
+	case *v1.ReplicationController:
+		return replicationControllerCells(o, now)
 	case *batchv1.Job:
 		return jobCells(o, now)
 	case *batchv1.CronJob:

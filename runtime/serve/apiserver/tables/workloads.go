@@ -128,6 +128,21 @@ func replicaSetCells(rs *appsv1.ReplicaSet, now time.Time) []any {
 	return templateCells(own, rs.Spec.Template, rs.Spec.Selector)
 }
 
+// replicationControllerCells follows printReplicationController, whose selector is a set of labels.
+func replicationControllerCells(rc *v1.ReplicationController, now time.Time) []any {
+	names, images := containers(ptr.Deref(rc.Spec.Template, v1.PodTemplateSpec{}))
+	return []any{
+		rc.Name,
+		int64(ptr.Deref(rc.Spec.Replicas, 0)),
+		int64(rc.Status.Replicas),
+		int64(rc.Status.ReadyReplicas),
+		age(rc, now),
+		names,
+		images,
+		labels.FormatLabels(rc.Spec.Selector),
+	}
+}
+
 // statefulSetCells follows printStatefulSet.
 func statefulSetCells(s *appsv1.StatefulSet, now time.Time) []any {
 	names, images := containers(s.Spec.Template)

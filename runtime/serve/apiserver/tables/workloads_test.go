@@ -48,6 +48,13 @@ func TestWorkloads(t *testing.T) {
 			Status: appsv1.ReplicaSetStatus{Replicas: 3, ReadyReplicas: 2, AvailableReplicas: 1},
 		},
 	})
+	compareAll(t, map[string]*v1.ReplicationController{
+		"empty": {ObjectMeta: meta()},
+		"full": {
+			ObjectMeta: meta(), Spec: v1.ReplicationControllerSpec{Replicas: new(int32(4)), Template: new(template()), Selector: map[string]string{"b": "1", "a": "2"}},
+			Status: v1.ReplicationControllerStatus{Replicas: 3, ReadyReplicas: 2, AvailableReplicas: 1},
+		},
+	})
 	compareAll(t, map[string]*appsv1.StatefulSet{
 		"empty": {ObjectMeta: meta()},
 		"full": {
