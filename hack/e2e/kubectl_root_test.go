@@ -257,7 +257,7 @@ func TestKubectlObjects(t *testing.T) {
 	k := b.serve(t, "serve", "--listen", "127.0.0.1:0")
 	b.up(t, directory(t, kubectlObjects), 1, "--until", "completed", "--run-cronjobs")
 	k.check(t, []invocation{
-		{args: "get all", want: `(?s)pod/nightly-0 .*pod/web-1 .*deployment.apps/web +2/2 +2 +2 .*cronjob.batch/nightly +0 3 .*job.batch/nightly +Failed +0/1 .*job.batch/work +Complete +1/1 `},
+		{args: "get all", want: `(?s)pod/nightly-0 .*pod/web-1 .*deployment.apps/web +2/2 +2 +2 .*job.batch/nightly +Failed +0/1 .*job.batch/work +Complete +1/1 .*cronjob.batch/nightly +0 3 `},
 		{args: "get deployments -o wide", want: `web +2/2 +2 +2 +\d+s +main +localhost/box:1 +app=web`},
 		{args: "get cm settings -o jsonpath={.data}", want: `^\{"color":"blue"\}$`},
 		{args: "get secrets", want: `login +Opaque +1 `},
