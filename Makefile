@@ -225,4 +225,4 @@ setup-release:
 	@ARCH=$(or $(ARCH),$(ARCHS)) hack/setup.sh release
 
 # A cluster: etcd, the control plane, kube-proxy, a kubelet, and a containerd for it.
-cluster-tools: $(CLUSTER)/kubelet $(CLUSTER)/containerd $(CLUSTER)/kwok ## build what a Kubernetes cluster needs
+cluster-tools: $(CLUSTER)/kubelet $(CLUSTER)/containerd $(CLUSTER)/kwok $(CLUSTER)/metrics-server ## build what a Kubernetes cluster needs

@@ -40,6 +40,10 @@ $(CLUSTER)/kwok: hack/tools.mk
 	@echo "building kwok for the tests (only once, takes about a minute)"
 	$(INSTALL_TOOL) sigs.k8s.io/kwok/cmd/kwok@v0.8.0
 
+$(CLUSTER)/metrics-server: hack/tools.mk
+	@echo "building metrics-server for the tests (only once, takes some minutes)"
+	$(INSTALL_TOOL) sigs.k8s.io/metrics-server/cmd/metrics-server@v0.9.0
+
 # Kubernetes, and etcd for it. Clients refuse servers without a version.
 KUBERNETES = $(shell $(GO) list -C hack/cluster -m -f '{{.Version}}' k8s.io/kubernetes)
 KUBERNETES_MINOR = $(subst ., ,$(KUBERNETES:v%=%))

@@ -37,6 +37,7 @@ const (
 type serveFlags struct {
 	flag, usage, preset        string // of the flag with the address
 	address, certFile, keyFile string
+	clientCAFile               string
 }
 
 func (f *serveFlags) flags() []cli.Flag {
@@ -44,6 +45,7 @@ func (f *serveFlags) flags() []cli.Flag {
 		&cli.StringFlag{Name: f.flag, Destination: &f.address, Category: categoryServe, Usage: f.usage, DefaultText: f.preset},
 		&cli.StringFlag{Name: "tls-cert", Destination: &f.certFile, Category: categoryServe, Usage: "use the certificate in `FILE`", DefaultText: "a new one, on loopback only"},
 		&cli.StringFlag{Name: "tls-key", Destination: &f.keyFile, Category: categoryServe, Usage: "use the private key in `FILE`", DefaultText: "a new one"},
+		&cli.StringFlag{Name: "tls-client-ca", Destination: &f.clientCAFile, Category: categoryServe, Usage: "let clients in with certificates that one in `FILE` has signed", DefaultText: "only with the token"},
 	}
 }
 
@@ -63,7 +65,7 @@ func (f *serveFlags) check() error {
 
 func (f *serveFlags) options() (serve.Options, error) {
 	address, err := serve.ParseAddress(f.address)
-	return serve.Options{Address: address, CertFile: f.certFile, KeyFile: f.keyFile}, err
+	return serve.Options{Address: address, CertFile: f.certFile, KeyFile: f.keyFile, ClientCAFile: f.clientCAFile}, err
 }
 
 // listen opens the address, says so, and returns what serves until its context is done. The target is open. a is that of

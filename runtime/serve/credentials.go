@@ -45,6 +45,22 @@ func newCredentials(host string, o Options) (credentials, error) {
 	return c, nil
 }
 
+// verifyClients has clients with a certificate verified, if that is wanted. One with the token needs none.
+func (o Options) verifyClients(c *tls.Config) error {
+	if o.ClientCAFile == "" {
+		return nil
+	}
+	text, err := os.ReadFile(o.ClientCAFile)
+	if err != nil {
+		return fmt.Errorf("reading who signs the certificates of clients: %w", err)
+	}
+	c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.VerifyClientCertIfGiven
+	if !c.ClientCAs.AppendCertsFromPEM(text) {
+		return fmt.Errorf("reading who signs the certificates of clients: %s has no certificate", o.ClientCAFile)
+	}
+	return nil
+}
+
 // validity is how long a certificate of ours is valid. There is a new one for each start.
 const validity = 10 * 365 * 24 * time.Hour
 

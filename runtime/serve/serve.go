@@ -1,5 +1,5 @@
 // Package serve serves the pods of this machine over HTTP, to those who may: to root over a socket in the file system,
-// and over TCP, always with TLS, to who has the token.
+// and over TCP, always with TLS, to who has the token or a certificate.
 package serve
 
 import (
@@ -44,6 +44,8 @@ type Options struct {
 	Address Address
 	// CertFile and KeyFile have the certificate for TCP; without them, the server makes one.
 	CertFile, KeyFile string
+	// ClientCAFile has the certificates of those who sign the certificates of clients, which need no token then.
+	ClientCAFile string
 	// Kubeconfig is the file by which clients connect over TCP. It exists as long as the server listens.
 	Kubeconfig string
 	Handler    http.Handler
@@ -57,6 +59,8 @@ func (o Options) Check() error {
 		return errors.New("a certificate needs its key, and a key its certificate")
 	case o.CertFile != "" && o.Address.Socket != "":
 		return fmt.Errorf("%s: a socket has no certificate", o.Address)
+	case o.ClientCAFile != "" && o.Address.Socket != "":
+		return fmt.Errorf("%s: clients of a socket have no certificates", o.Address)
 	case o.CertFile == "" && !o.Address.IsLoopback():
 		return fmt.Errorf("%s can be reached by others: that needs a certificate that they know", o.Address)
 	}
@@ -89,6 +93,10 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	_, port, _ := net.SplitHostPort(l.Addr().String()) // the one that was chosen for port 0
 	s.o.Address.TCP = net.JoinHostPort(host, port)
 	c, err := newCredentials(host, o)
+	config := &tls.Config{Certificates: []tls.Certificate{c.certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	if err == nil {
+		err = o.verifyClients(config)
+	}
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(o.Kubeconfig), 0o700)
 	}
@@ -99,9 +107,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	s.token = c.token
-	s.listener = tls.NewListener(s.listener, &tls.Config{
-		Certificates: []tls.Certificate{c.certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
-	})
+	s.listener = tls.NewListener(s.listener, config)
 	return s, nil
 }
 
@@ -163,8 +169,11 @@ func (s *Server) guard(h http.Handler) http.Handler {
 	})
 }
 
-// allows says whether who asks may: over a socket, or with the token.
+// allows says whether who asks may: over a socket, with a certificate that was verified, or with the token.
 func (s *Server) allows(r *http.Request) bool {
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return true
+	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	given, wanted := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.token))
 	return s.token == "" || strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(given[:], wanted[:]) == 1

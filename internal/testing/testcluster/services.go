@@ -107,7 +107,7 @@ func (c *Cluster) startProxy(ctx context.Context, s *services) error {
 	}
 	var addresses [2]string
 	for i := range addresses {
-		port, err := freePort()
+		port, err := FreePort()
 		if err != nil {
 			return err
 		}

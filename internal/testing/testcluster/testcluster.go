@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/internal/testing/daemon"
+	"github.com/runonce/runonce/internal/testing/testcerts"
 	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
@@ -41,6 +42,8 @@ type Cluster struct {
 	Dir string
 	// Server is the address of the API server.
 	Server string
+	// KubeletClients is the file with the certificate of who signs those of the API server as a client of kubelets.
+	KubeletClients string
 
 	bin       string // the directory of the programs
 	ports     ports
@@ -62,7 +65,7 @@ func find() (string, error) {
 		return "", err
 	}
 	dir := filepath.Join(root, ".cache", "cluster")
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "containerd", "kwok"} {
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "containerd", "kwok", "metrics-server"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			return "", fmt.Errorf("finding the programs of a cluster: %w: run make cluster-tools", err)
 		}
@@ -93,7 +96,7 @@ func Start(ctx context.Context, prefix string) (c *Cluster, err error) {
 func (c *Cluster) prepare(context.Context) error {
 	for _, port := range []*int{&c.ports.etcd, &c.ports.peer, &c.ports.api, &c.ports.kubelet} {
 		var err error
-		if *port, err = freePort(); err != nil {
+		if *port, err = FreePort(); err != nil {
 			return err
 		}
 	}
@@ -110,14 +113,22 @@ func (c *Cluster) prepare(context.Context) error {
 	for user, group := range map[string]string{Admin: "system:masters", Nobody: "nobodies", "system:node:" + NodeName: "system:nodes"} {
 		tokens += fmt.Sprintf("%s,%s,%s,%q\n", token(user), user, user, group)
 	}
+	signer, err := testcerts.NewSigner(c.Dir, "kubelet-clients")
+	if err != nil {
+		return err
+	}
+	c.KubeletClients = signer.File
+	if _, _, err := signer.Sign(kubeletClient, 24*time.Hour); err != nil {
+		return err
+	}
 	return errors.Join(
 		os.WriteFile(c.file("accounts.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600),
 		os.WriteFile(c.file("tokens"), []byte(tokens), 0o600),
 	)
 }
 
-// freePort returns a port of loopback that nobody listens on.
-func freePort() (int, error) {
+// FreePort returns a port of loopback that nobody listens on.
+func FreePort() (int, error) {
 	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		return 0, err
@@ -131,10 +142,21 @@ func freePort() (int, error) {
 
 // start starts a program of the cluster.
 func (c *Cluster) start(ctx context.Context, name string, args ...string) (*daemon.Process, error) {
-	return daemon.Launch(ctx, c.file(name+".log"), filepath.Join(c.bin, name), args...)
+	return daemon.Launch(ctx, c.file(name+".log"), c.Program(name), args...)
 }
 
+// Program returns the path of a program that make cluster-tools builds.
+func (c *Cluster) Program(name string) string { return filepath.Join(c.bin, name) }
+
 func (c *Cluster) file(name string) string { return filepath.Join(c.Dir, name) }
+
+// kubeletClient is the name of the API server as a client of kubelets.
+const kubeletClient = "kubelet-client"
+
+// KubeletClient returns the files of the certificate and the key of the API server as a client of kubelets.
+func (c *Cluster) KubeletClient() (certFile, keyFile string) {
+	return c.file(kubeletClient + ".crt"), c.file(kubeletClient + ".key")
+}
 
 // token returns the token of a user.
 func token(user string) string { return "token-" + strings.ReplaceAll(user, ":", "-") }
@@ -198,6 +220,7 @@ func (c *Cluster) Compact(ctx context.Context) error {
 
 // StartServer starts the API server, and returns once it is ready.
 func (c *Cluster) StartServer(ctx context.Context) (err error) {
+	certFile, keyFile := c.KubeletClient()
 	c.api, err = c.start(ctx, "kube-apiserver",
 		"--etcd-servers", "http://127.0.0.1:"+strconv.Itoa(c.ports.etcd),
 		"--secure-port", strconv.Itoa(c.ports.api), "--bind-address", "127.0.0.1", "--advertise-address", "127.0.0.1",
@@ -205,6 +228,7 @@ func (c *Cluster) StartServer(ctx context.Context) (err error) {
 		"--service-account-key-file", c.file("accounts.key"), "--service-account-signing-key-file", c.file("accounts.key"),
 		"--service-account-issuer", "https://kubernetes.default.svc", "--service-cluster-ip-range", "10.231.0.0/24",
 		"--allow-privileged", "--kubelet-preferred-address-types", "InternalIP", "--kubelet-certificate-authority", "",
+		"--kubelet-client-certificate", certFile, "--kubelet-client-key", keyFile,
 		"--enable-priority-and-fairness=true", "--endpoint-reconciler-type", "none",
 	)
 	if err != nil {

@@ -5,14 +5,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	goruntime "runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/runonce/runonce/runtime/serve/mirror"
@@ -154,6 +157,78 @@ func TestClientsGone(t *testing.T) {
 		}
 		want(t, "time", time.Since(begun), 0)
 	})
+}
+
+// TestAnHourOfWatchers: clients that come and go for an hour, at any moment and in any way, leave nothing behind: no
+// connection, no goroutine, for which the bubble waits, and no memory.
+func TestAnHourOfWatchers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, random := newMachine(), rand.New(rand.NewPCG(1, 1))
+		p, config := servePipes(t, m.handler)
+		c := clientOf(t, config)
+		ended, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			for {
+				select {
+				case <-p.ends:
+				case <-done:
+					return
+				}
+			}
+		}()
+		var seen atomic.Int64
+		watch := func(ctx context.Context, timeout int64, events int) {
+			options := metav1.ListOptions{AllowWatchBookmarks: true, TimeoutSeconds: &timeout}
+			w, err := c.CoreV1().Pods("").Watch(ctx, options)
+			if err != nil {
+				return // its connection was cut
+			}
+			defer w.Stop()
+			for range events {
+				if _, more := <-w.ResultChan(); !more {
+					return
+				}
+				seen.Add(1)
+			}
+		}
+		var clients sync.WaitGroup
+		var before uint64
+		for second := range 3600 {
+			for range random.IntN(4) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(60_000))*time.Millisecond)
+				timeout, events := int64(1+random.IntN(100)), random.IntN(50)
+				clients.Go(func() { defer cancel(); watch(ctx, timeout, events) })
+			}
+			if random.IntN(4) == 0 {
+				m.set(mirror.Pods, pod("default", fmt.Sprint("p", random.IntN(20)), labelled("second", fmt.Sprint(second))))
+			}
+			if random.IntN(100) == 0 {
+				p.drop()
+			}
+			time.Sleep(time.Second)
+			if second == 600 {
+				before = heap()
+			}
+		}
+		clients.Wait()
+		close(done)
+		<-ended
+		if seen.Load() < 10_000 {
+			t.Errorf("%d events", seen.Load())
+		}
+		if now := heap(); now > before+before/2 {
+			t.Errorf("%d bytes after an hour, %d after ten minutes", now, before)
+		}
+	})
+}
+
+// heap returns how many bytes are in use.
+func heap() uint64 {
+	var s goruntime.MemStats
+	goruntime.GC()
+	goruntime.ReadMemStats(&s)
+	return s.HeapAlloc
 }
 
 // overHTTP2 has both sides speak HTTP/2, as they do with TLS.
