@@ -236,6 +236,13 @@ spec:
       containers:
       - {name: main, image: localhost/box:1, args: [echo, worked], envFrom: [{secretRef: {name: login}}]}
 ---
+apiVersion: v1
+kind: Pod
+metadata: {name: stays}
+spec:
+  terminationGracePeriodSeconds: 3600
+  containers: [{name: main, image: localhost/box:1, args: [stay]}]
+---
 apiVersion: batch/v1
 kind: CronJob
 metadata: {name: nightly}
@@ -275,6 +282,10 @@ func TestKubectlObjects(t *testing.T) {
 		{args: "get pods -l job-name=work -o name", want: `^pod/work-0\n$`},
 		{args: "explain deployment.spec.strategy", want: `FIELD: strategy <DeploymentStrategy>`},
 		{args: "scale deployment web --replicas 3", code: 1, want: `could not find the requested resource`},
+		{args: "delete pod stays --wait=false", want: `deleted`},
+		{args: "get pod stays", want: `Terminating`},
+		{args: "delete pod stays --grace-period 1 --timeout 60s", want: `deleted`},
+		{args: "get pod stays", code: 1, want: `NotFound`},
 		{args: "delete job work", code: 1, want: `this server does not delete jobs`},
 		{args: "create configmap more", code: 1, want: `this server does not create configmaps`},
 	})

@@ -66,13 +66,13 @@ type server struct {
 	// What was measured for nodes does not have the containers.
 	ofNodes, ofPods sampler
 
-	mu       sync.Mutex // guards removing
-	removing map[types.UID]bool
+	mu       sync.Mutex             // guards the next one
+	removals map[types.UID]*removal // that have begun last, and go on
 }
 
 // Handler returns what answers requests below the paths of the API. Others are the kubelet's. It is safe for concurrent use.
 func Handler(o Options) http.Handler {
-	s := &server{Options: o, resources: allResources(o.Acceptor != nil), codecs: newCodecs(), removing: map[types.UID]bool{}}
+	s := &server{Options: o, resources: allResources(o.Acceptor != nil), codecs: newCodecs(), removals: map[types.UID]*removal{}}
 	mux := http.NewServeMux()
 	for _, path := range []string{"/livez", "/readyz"} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })

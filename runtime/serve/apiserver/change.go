@@ -185,27 +185,47 @@ func (s *server) begin(ctx context.Context, pod *v1.Pod, o *metav1.DeleteOptions
 		s.removeLater(ctx, pod, grace)
 	}
 	pod = shallow(pod)
-	if pod.DeletionTimestamp == nil {
-		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(time.Now().Add(grace))), new(int64(grace.Seconds()))
+	if end := metav1.NewTime(time.Now().Add(grace)); pod.DeletionTimestamp == nil || end.Before(pod.DeletionTimestamp) {
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &end, new(int64(grace.Seconds()))
 	}
 	return pod, nil
 }
 
-// removeLater removes a pod, unless that has begun before. It is not over with the request.
+// removal is one that has begun.
+type removal struct {
+	deadline time.Time // of the pod's containers
+	cancel   context.CancelFunc
+	done     chan struct{}
+}
+
+// removeLater removes a pod. It is not over with the request. One that has begun before goes on, unless the pod has less
+// time now: it is then begun again.
 func (s *server) removeLater(ctx context.Context, pod *v1.Pod, grace time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.removing[pod.UID] {
-		return
+	before, now := s.removals[pod.UID], &removal{deadline: time.Now().Add(grace), done: make(chan struct{})}
+	if before != nil {
+		if !now.deadline.Before(before.deadline) {
+			return
+		}
+		before.cancel()
 	}
-	s.removing[pod.UID] = true
+	s.removals[pod.UID] = now
+	ctx, now.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	go func() {
-		err := s.Pods.Remove(context.WithoutCancel(ctx), pod, grace)
-		if err != nil {
+		defer close(now.done)
+		defer now.cancel()
+		if before != nil {
+			<-before.done
+		}
+		err := s.Pods.Remove(ctx, pod, grace)
+		if err != nil && ctx.Err() == nil {
 			s.Log.ErrorContext(ctx, "could not remove the pod", "pod", podspec.FullName(pod), "error", err)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.removing, pod.UID)
+		if s.removals[pod.UID] == now {
+			delete(s.removals, pod.UID)
+		}
 	}()
 }

@@ -1,6 +1,7 @@
 package apiserver_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -102,7 +103,7 @@ func TestRemovesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine()
 		m.set(mirror.Pods, pod("default", "web", patient), pod("default", "job", patient))
-		m.remove = func(_ *v1.Pod, grace time.Duration) error {
+		m.remove = func(_ context.Context, _ *v1.Pod, grace time.Duration) error {
 			time.Sleep(grace)
 			return errors.New("it goes on")
 		}
@@ -119,6 +120,46 @@ func TestRemovesOnce(t *testing.T) {
 		synctest.Wait()
 		want(t, "calls", m.taken(), "remove default/web 30s")
 		time.Sleep(31 * time.Second)
+	})
+}
+
+// TestRemovesSooner: a pod that is being removed ends sooner if a client wants that, and never later.
+func TestRemovesSooner(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine()
+		m.set(mirror.Pods, pod("default", "web", patient))
+		begun := time.Now()
+		m.remove = func(ctx context.Context, _ *v1.Pod, grace time.Duration) error {
+			select {
+			case <-time.After(grace):
+				m.called("killed %s", time.Since(begun))
+			case <-ctx.Done():
+				time.Sleep(100 * time.Millisecond)
+			}
+			return ctx.Err()
+		}
+		del := func(query string) v1.Pod {
+			t.Helper()
+			a := m.ask(t, http.MethodDelete, podsPath+"/web"+query, "")
+			want(t, "code", a.code, http.StatusOK)
+			synctest.Wait()
+			return decoded[v1.Pod](t, a)
+		}
+		del("")
+		time.Sleep(time.Second)
+		del("?gracePeriodSeconds=29") // the same moment
+		want(t, "calls", m.taken(), "remove default/web 30s")
+		want(t, "seconds", *del("?gracePeriodSeconds=10").DeletionGracePeriodSeconds, 10)
+		del("?gracePeriodSeconds=20")
+		time.Sleep(time.Second)
+		want(t, "calls", m.taken(), "cancelled,remove default/web 10s")
+		want(t, "seconds", *del("?gracePeriodSeconds=0").DeletionGracePeriodSeconds, 0)
+		time.Sleep(time.Minute)
+		want(t, "calls", m.taken(), "cancelled,remove default/web 0s,killed 2.1s")
+		del("") // which is another removal
+		time.Sleep(time.Minute)
+		want(t, "calls", m.taken(), "remove default/web 30s,killed 1m32s")
 	})
 }
 
@@ -162,7 +203,7 @@ func TestDeleteByClient(t *testing.T) {
 	for _, contentType := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
 		m := newMachine()
 		removed := make(chan time.Duration, 2)
-		m.remove = func(_ *v1.Pod, grace time.Duration) error {
+		m.remove = func(_ context.Context, _ *v1.Pod, grace time.Duration) error {
 			removed <- grace
 			return nil
 		}

@@ -54,7 +54,7 @@ type machine struct {
 
 	// What the test has happen; all may be nil.
 	sync   func() error
-	remove func(pod *v1.Pod, grace time.Duration) error
+	remove func(ctx context.Context, pod *v1.Pod, grace time.Duration) error
 	debug  func(pod *v1.Pod, c v1.EphemeralContainer) error
 	exec   func(ctx context.Context, s engine.Streams) (int32, error)
 	dial   func(ctx context.Context, port int32) (net.Conn, error)
@@ -130,7 +130,7 @@ func (m *machine) taken() string {
 func (m *machine) Remove(ctx context.Context, pod *v1.Pod, grace time.Duration) (err error) {
 	m.called("remove %s/%s %s", pod.Namespace, pod.Name, grace)
 	if m.remove != nil {
-		err = m.remove(pod, grace)
+		err = m.remove(ctx, pod, grace)
 	}
 	if ctx.Err() != nil {
 		m.called("cancelled")
