@@ -104,9 +104,13 @@ test-embedded: root setup-run payload ## run the unit tests, and those of the em
 	$(GO) test -short -timeout 20m ./...
 	$(GO) test -count=1 -p 1 -timeout 20m -run '^(TestEmbeddedConforms|TestStoriesOnEmbedded)$$' ./runtime/containerd ./runonce/cmd
 
-# Two packages at a time, those that take longest first: their tests mostly wait.
+# Two packages at a time, those that take longest first, and beside them the stories on other engines: their tests mostly
+# wait, and those on the embedded engine have a process for themselves.
+BESIDE = ^TestStoriesOn(Daemons|Crun)$$
 test-root: root tools build ## run all tests, including those with real containers; needs root
-	@($(GO) test -json -count=1 -p 2 -timeout 60m ./runonce/cmd ./hack/e2e ./... $(OR_FAIL)) | $(GO) run ./hack/testsummary
+	@($(GO) test -json -count=1 -timeout 60m -run '$(BESIDE)' ./runonce/cmd >.cache/beside.json & beside=$$!; \
+		$(GO) test -json -count=1 -p 2 -timeout 60m -skip '$(BESIDE)' ./runonce/cmd ./hack/e2e ./... $(OR_FAIL); \
+		wait $$beside $(OR_FAIL); cat .cache/beside.json) | $(GO) run ./hack/testsummary
 
 test-vm: VMFLAGS = -all
 test-vm: test-vm-quick test-cloud-init ## run tests in all emulated machines
@@ -123,13 +127,15 @@ test-cloud-init: ARCHS = amd64
 test-cloud-init: root setup-debian release ## boot a Debian machine with the example of cloud-init and the released packages
 	$(GO) run ./hack/vm -machine debian -timeout 15m -memory 2048
 
-test-cluster: root setup-test cluster-tools payload ## run tests on a Kubernetes cluster of this machine; RUN=REGEX
-	@(RUNONCE_TEST_CLUSTER=1 $(GO) test -json -count=1 -p 1 -timeout 40m -run '$(or $(RUN),Cluster|Kubectl)' ./runtime/cluster ./runonce/cmd ./hack/e2e $(OR_FAIL); \
-	RUNONCE_TEST_CLUSTER=1 $(GO) test -C $(NODE) -json -count=1 -timeout 20m -run '$(or $(RUN),Cluster)' ./cmd/runonce-node $(OR_FAIL)) | $(GO) run ./hack/testsummary
+test-cluster: test-cluster-quick ## run tests on a Kubernetes cluster of this machine; RUN=REGEX
+test-cluster: $(CLUSTER)/metrics-server
+test-cluster: QUICK =
 
 # Those that take long are left out.
-test-cluster-quick: RUN = Test(Cluster|Kubectl)/(Stories|Webhook|TwoRuns|Overtaken|Images|SlowPull|Restart|deployment|streams|suite)/(cluster-|happy|exec|attach|debug|interactive|port-forward|^Test)
-test-cluster-quick: test-cluster
+QUICK = Test(Cluster|Kubectl)/(Stories|Webhook|TwoRuns|Overtaken|Images|SlowPull|Restart|deployment|streams|suite)/(cluster-|happy|exec|attach|debug|interactive|port-forward|^Test)
+test-cluster-quick: root setup-test cluster-tools payload
+	@(RUNONCE_TEST_CLUSTER=1 $(GO) test -json -count=1 -p 1 -timeout 40m -run '$(or $(RUN),$(QUICK),Cluster|Kubectl)' ./runtime/cluster ./runonce/cmd ./hack/e2e $(OR_FAIL); \
+	RUNONCE_TEST_CLUSTER=1 $(GO) test -C $(NODE) -json -count=1 -timeout 20m -run '$(or $(RUN),$(QUICK),Cluster)' ./cmd/runonce-node $(OR_FAIL)) | $(GO) run ./hack/testsummary
 
 cluster: root setup-test cluster-tools ## run a Kubernetes cluster on this machine and print its kubeconfig; SIMULATED=N nodes more; SERVICES=1
 	$(GO) run ./hack/runcluster $(if $(SIMULATED),-simulated $(SIMULATED)) $(if $(SERVICES),-services)
@@ -225,4 +231,4 @@ setup-release:
 	@ARCH=$(or $(ARCH),$(ARCHS)) hack/setup.sh release
 
 # A cluster: etcd, the control plane, kube-proxy, a kubelet, and a containerd for it.
-cluster-tools: $(CLUSTER)/kubelet $(CLUSTER)/containerd $(CLUSTER)/kwok $(CLUSTER)/metrics-server ## build what a Kubernetes cluster needs
+cluster-tools: $(CLUSTER)/kubelet $(CLUSTER)/containerd $(CLUSTER)/kwok ## build what a Kubernetes cluster needs

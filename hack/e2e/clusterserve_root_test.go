@@ -55,6 +55,13 @@ func TestClusterServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	node := register(t, admin, served)
+	t.Run("streams", func(t *testing.T) { k.streams(t) })
+	t.Run("metrics", func(t *testing.T) { readMetrics(t, c, admin, node) })
+}
+
+// streams has a client reach the pod through the API server.
+func (k kubectl) streams(t *testing.T) {
+	t.Helper()
 	k.check(t, []invocation{
 		{args: "logs web -c busy", want: `^begins\n$`},
 		{args: "logs web --all-containers --prefix --tail 1", want: `(?m)^\[pod/web/busy\] begins$`},
@@ -62,7 +69,6 @@ func TestClusterServe(t *testing.T) {
 		{args: "exec -i web -c main -- box listen", stdin: "in\n", want: `in\nend\n`},
 	})
 	k.forwards(t)
-	readMetrics(t, c, admin, node)
 }
 
 // register has the cluster know the node and the pod that are served, as their kubelet would, and returns the node's name.

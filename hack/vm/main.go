@@ -73,12 +73,13 @@ func suites(all bool) []suite {
 
 // kernelStories are those for which the kernel and its cgroups matter: all take long in an emulated machine. own-users is not one of them, since the machine's root is a tmpfs, which
 // Linux 6.1 cannot mount with mapped users. Of Services, one story shows that this kernel has what they need.
-const kernelStories = "critical-preempts|died-unseen|down-timeout|exec|happy|host-port|interrupted|ipv6|limits|mount-propagation|oom|" +
-	"pod-level|privileges|read-only-volume|runtime-class|seccomp-missing|service-traffic|shared-processes|stopped-halfway|too-big|top|users|volumes"
+const kernelStories = "exec|happy|ipv6|limits|mount-propagation|oom|pod-level|privileges|read-only-volume|runtime-class|seccomp-missing|" +
+	"service-traffic|shared-processes|top|users|volumes"
 
 // moreStories start containers in many ways.
-const moreStories = "attach|cp|crash-then-success|earlier-run|ends|env|host|host-path|init-then-restart|job-backoff|logs|pod-security|" +
-	"poststart|projected|run-twice|several-networks|sidecars|stdin-and-tty|stop-signal"
+const moreStories = "attach|cp|crash-then-success|critical-preempts|died-unseen|down-timeout|earlier-run|ends|env|host|host-path|host-port|" +
+	"init-then-restart|interrupted|job-backoff|logs|pod-security|poststart|projected|run-twice|several-networks|sidecars|stdin-and-tty|" +
+	"stop-signal|stopped-halfway|too-big"
 
 func main() {
 	limit := flag.Duration("timeout", 90*time.Minute, "time limit for everything")

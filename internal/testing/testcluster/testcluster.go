@@ -65,7 +65,7 @@ func find() (string, error) {
 		return "", err
 	}
 	dir := filepath.Join(root, ".cache", "cluster")
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "containerd", "kwok", "metrics-server"} {
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "containerd", "kwok"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			return "", fmt.Errorf("finding the programs of a cluster: %w: run make cluster-tools", err)
 		}
