@@ -25,6 +25,7 @@ func served() []group {
 		{"apis/apps/v1", kinds("apps", "Deployment ReplicaSet StatefulSet DaemonSet"+
 			" DeploymentList ReplicaSetList StatefulSetList DaemonSetList")},
 		{"apis/batch/v1", kinds("batch", "Job CronJob JobList CronJobList")},
+		{"apis/events.k8s.io/v1", kinds("events.k8s.io", "Event EventList")},
 		{"apis/authentication.k8s.io/v1", kinds("authentication.k8s.io", "SelfSubjectReview")},
 		{"apis/authorization.k8s.io/v1", kinds("authorization.k8s.io", "SelfSubjectAccessReview SelfSubjectRulesReview")},
 	}

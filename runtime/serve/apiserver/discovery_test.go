@@ -33,7 +33,7 @@ func TestDiscovery(t *testing.T) {
 			want(t, "preferred version of "+g.Name, g.PreferredVersion.GroupVersion, g.Versions[0].GroupVersion)
 			names = append(names, g.PreferredVersion.GroupVersion)
 		}
-		want(t, "groups", strings.Join(names, " "), "v1 apps/v1 batch/v1 metrics.k8s.io/v1beta1 authentication.k8s.io/v1 authorization.k8s.io/v1")
+		want(t, "groups", strings.Join(names, " "), "v1 apps/v1 batch/v1 events.k8s.io/v1 metrics.k8s.io/v1beta1 authentication.k8s.io/v1 authorization.k8s.io/v1")
 		found[legacy] = map[string]metav1.APIResource{}
 		for _, list := range resources {
 			gv, err := schema.ParseGroupVersion(list.GroupVersion)
@@ -66,6 +66,7 @@ func TestDiscovery(t *testing.T) {
 		"v1 secrets":                  "Secret [get list watch] [] [] true",
 		"apps/v1 deployments":         "Deployment [get list watch] [deploy] [all] true",
 		"batch/v1 cronjobs":           "CronJob [get list watch] [cj] [all] true",
+		"events.k8s.io/v1 events":     "Event [get list watch] [ev] [] true",
 		"metrics.k8s.io/v1beta1 pods": "PodMetrics [get list] [] [] true",
 		"authorization.k8s.io/v1 selfsubjectaccessreviews": "SelfSubjectAccessReview [create] [] [] false",
 	} {
@@ -90,6 +91,7 @@ func TestDiscoveryOfKubectl(t *testing.T) {
 		}
 	}
 	slices.Sort(all)
+	all = slices.Compact(all) // there are two of events
 	want(t, "what can be watched", strings.Join(all, " "), "configmaps cronjobs daemonsets deployments events jobs namespaces nodes pods replicasets replicationcontrollers secrets services statefulsets")
 
 	cached := memory.NewMemCacheClient(c)

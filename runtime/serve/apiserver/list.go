@@ -290,7 +290,7 @@ func (s *server) collection(q query, as representation, all []objects.Object, m 
 	}
 	list, items := q.resource.list(), make([]runtime.Object, 0, len(all))
 	for _, o := range all {
-		items = append(items, o)
+		items = append(items, q.resource.converted(o))
 	}
 	if err := meta.SetList(list, items); err == nil {
 		if of, err := meta.ListAccessor(list); err == nil {
@@ -319,7 +319,7 @@ func (s *server) table(q query, all []objects.Object) *metav1.Table {
 		case metav1.IncludeMetadata:
 			row.Object.Object = s.metadata(o)
 		case metav1.IncludeObject:
-			row.Object.Object = s.codecs.withKind(o)
+			row.Object.Object = s.codecs.withKind(q.resource.converted(o))
 		case metav1.IncludeNone:
 			if o.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "" { // which says that these are all
 				row.Object.Object = s.metadata(o)
@@ -385,5 +385,5 @@ func (s *server) represent(q query, as representation, o objects.Object, first b
 		return s.metadata(o)
 	case whole:
 	}
-	return o
+	return q.resource.converted(o)
 }

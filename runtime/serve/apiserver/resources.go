@@ -30,6 +30,8 @@ type resource struct {
 	review func(*server, runtime.Object) (runtime.Object, error)
 	// compute returns its objects, if no mirror has them.
 	compute computation
+	// convert returns an object of the mirror as one of this resource; nil for the same.
+	convert func(objects.Object) objects.Object
 }
 
 // computation returns the objects of a resource that a request is about, or more.
@@ -41,6 +43,14 @@ func (r *resource) groupResource() schema.GroupResource {
 
 func (r *resource) kind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
+}
+
+// converted returns an object of the mirror as one of this resource.
+func (r *resource) converted(o objects.Object) objects.Object {
+	if r.convert == nil {
+		return o
+	}
+	return r.convert(o)
 }
 
 // gv returns the version of the group.
@@ -80,7 +90,7 @@ func allResources(creates bool) []*resource {
 		},
 		{APIResource: core(mirror.Namespaces, "namespace", "Namespace", false, "ns"), list: func() runtime.Object { return &v1.NamespaceList{} }, fields: selectable(namespaceFields)},
 	}
-	return slices.Concat(all, definedResources(), usageResources(), reviewResources())
+	return slices.Concat(all, definedResources(), []*resource{newEvents()}, usageResources(), reviewResources())
 }
 
 // subresource is a part of an object.

@@ -24,12 +24,13 @@ import (
 var resources = map[schema.GroupVersion]map[string]string{
 	{Version: "v1"}: {
 		"pods": "Pod", "nodes": "Node", "namespaces": "Namespace", "events": "Event", "services": "Service",
-		"configmaps": "ConfigMap", "secrets": "Secret",
+		"configmaps": "ConfigMap", "secrets": "Secret", "replicationcontrollers": "ReplicationController",
 	},
 	{Group: "apps", Version: "v1"}: {
 		"deployments": "Deployment", "replicasets": "ReplicaSet", "statefulsets": "StatefulSet", "daemonsets": "DaemonSet",
 	},
 	{Group: "batch", Version: "v1"}:                 {"jobs": "Job", "cronjobs": "CronJob"},
+	{Group: "events.k8s.io", Version: "v1"}:         {"events": "Event"},
 	{Group: "authentication.k8s.io", Version: "v1"}: {"selfsubjectreviews": "SelfSubjectReview"},
 	{Group: "authorization.k8s.io", Version: "v1"}: {
 		"selfsubjectaccessreviews": "SelfSubjectAccessReview", "selfsubjectrulesreviews": "SelfSubjectRulesReview",

@@ -33,8 +33,8 @@ func TestHash(t *testing.T) {
 	if err := json.Unmarshal(got.Body.Bytes(), &index); err != nil || got.Header().Get("Etag") == "" {
 		t.Fatalf("%v, %v: %s", err, got.Header(), got.Body)
 	}
-	if len(index.Paths) != 5 {
-		t.Errorf("got %d documents, want 5: %s", len(index.Paths), got.Body)
+	if len(index.Paths) != len(resources) {
+		t.Errorf("got %d documents, want %d: %s", len(index.Paths), len(resources), got.Body)
 	}
 	for group, at := range index.Paths {
 		path, hash, ok := strings.Cut(at.ServerRelativeURL, "?hash=")
