@@ -2,8 +2,6 @@
 package nodeinfo
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -11,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/internal/podusage"
 )
 
 // Facts describe a machine, as far as this process may use it.
@@ -28,7 +27,7 @@ type Facts struct {
 // Read describes the machine whose root is fsys. It counts the processors that this process may run on, and
 // neither processors nor memory beyond the limits of a container around it.
 func Read(fsys fs.FS, processors int) (Facts, error) {
-	memory, err := readMeminfo(fsys)
+	memory, err := podusage.Meminfo(fsys)
 	if err != nil {
 		return Facts{}, err
 	}
@@ -74,31 +73,6 @@ func line(fsys fs.FS, name string) string {
 	}
 	first, _, _ := strings.Cut(string(data), "\n")
 	return strings.TrimSpace(first)
-}
-
-// readMeminfo returns the fields of /proc/meminfo in bytes.
-func readMeminfo(fsys fs.FS) (map[string]int64, error) {
-	data, err := fs.ReadFile(fsys, "proc/meminfo")
-	if err != nil {
-		return nil, fmt.Errorf("reading the machine's memory: %w", err)
-	}
-	fields := map[string]int64{}
-	for l := range bytes.Lines(data) {
-		name, rest, ok := strings.Cut(string(l), ":")
-		words := strings.Fields(rest)
-		if !ok || len(words) != 2 || words[1] != "kB" {
-			continue
-		}
-		n, err := strconv.ParseInt(words[0], 10, 64)
-		if err != nil || n < 0 || n > 1<<50 {
-			return nil, fmt.Errorf("reading the machine's memory: /proc/meminfo: %s: %q is not a size", name, strings.TrimSpace(rest))
-		}
-		fields[name] = n << 10
-	}
-	if fields["MemTotal"] == 0 {
-		return nil, errors.New("reading the machine's memory: /proc/meminfo has no MemTotal")
-	}
-	return fields, nil
 }
 
 // available returns the memory that new processes can use; kernels before 3.14 do not report

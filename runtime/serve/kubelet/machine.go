@@ -3,7 +3,6 @@ package kubelet
 import (
 	"fmt"
 	"io/fs"
-	"strings"
 	"time"
 
 	"github.com/runonce/runonce/internal/podusage"
@@ -22,21 +21,13 @@ func MachineUsage(fsys fs.FS) (podusage.Sample, error) {
 	if _, err := fmt.Sscanf(string(stat), "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal); err != nil {
 		return podusage.Sample{}, fmt.Errorf("reading the CPU time of the machine: /proc/stat: %w", err)
 	}
-	meminfo, err := fs.ReadFile(fsys, "proc/meminfo")
+	memory, err := podusage.Meminfo(fsys)
 	if err != nil {
-		return podusage.Sample{}, fmt.Errorf("reading the memory of the machine: %w", err)
-	}
-	memory := map[string]uint64{}
-	for line := range strings.Lines(string(meminfo)) {
-		var kib uint64
-		name, rest, _ := strings.Cut(line, ":")
-		if _, err := fmt.Sscan(rest, &kib); err == nil {
-			memory[name] = kib << 10
-		}
+		return podusage.Sample{}, err
 	}
 	total := memory["MemTotal"]
 	return podusage.Sample{
 		CPU:    time.Duration(user+nice+system+irq+softirq+steal) * tick,
-		Memory: total - min(total, memory["MemFree"]), WorkingSet: total - min(total, memory["MemAvailable"]),
+		Memory: uint64(max(total-memory["MemFree"], 0)), WorkingSet: uint64(max(total-memory["MemAvailable"], 0)),
 	}, nil
 }
