@@ -40,9 +40,10 @@ type suite struct {
 // suites returns the suites that depend on the cgroup version or on systemd, with all stories or only those for which the
 // kernel matters.
 func suites(all bool) []suite {
-	stories := kernelStories
+	stories, bootedStories := kernelStories, "happy|limits"
 	if all {
 		stories += "|" + moreStories
+		bootedStories += "|critical-preempts|order"
 	}
 	plain, booted := []string{job.Plain, job.ARM64}, []string{job.SystemdV2, job.SystemdV1}
 	every := slices.Concat(plain, booted)
@@ -56,7 +57,7 @@ func suites(all bool) []suite {
 		{"./runtime/containerd", "^(TestCrunFaults|TestTrial.*)$", plain},
 		{"./runonce/cmd", "^TestOCIRuntime$", plain},
 		{"./runtime/volume", ".", plain},
-		{"./runonce/cmd", "^TestStoriesOnEmbedded$/^(happy|critical-preempts|limits|order)$", booted},
+		{"./runonce/cmd", "^TestStoriesOnEmbedded$/^(" + bootedStories + ")$", booted},
 		{"./runonce/cmd", "^TestHugePages$", plain},
 		{"./hack/e2e", "^(TestRunTwiceAndChange|TestStopSignal|TestCallersCgroup)$/^(embedded)?$", plain},
 		{"./hack/e2e", "^(TestDiskPressure|TestMemoryPressure)$", []string{job.Plain}},
