@@ -40,11 +40,12 @@ func (t *nodeTarget) define(ctx context.Context, set *manifests.Set) error {
 			t.defined = append(t.defined, svc)
 		}
 	}
-	return t.keepDefinitions(set.Definitions(), gone)
+	t.keepDefinitions(set.Definitions(), gone)
+	return nil
 }
 
-// keepDefinitions keeps the objects for those who look at the pods, without those that are gone.
-func (t *nodeTarget) keepDefinitions(all []podspec.Object, gone func(metav1.Object) bool) error {
+// keepDefinitions keeps the objects for those who look at the pods, without those that are gone. Pods run without that.
+func (t *nodeTarget) keepDefinitions(all []podspec.Object, gone func(metav1.Object) bool) {
 	added, err := definitions.Put(t.records.Root(), all)
 	t.defined = append(t.defined, added...)
 	if err == nil {
@@ -53,9 +54,8 @@ func (t *nodeTarget) keepDefinitions(all []podspec.Object, gone func(metav1.Obje
 		})
 	}
 	if err != nil {
-		return unusable(err)
+		t.log.Warn("clients will not see all objects of the input", "error", err)
 	}
-	return nil
 }
 
 // refusedService returns the error about a Service, with its line if it is one of the input.
