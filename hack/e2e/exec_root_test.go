@@ -22,6 +22,7 @@ import (
 func (b *box) sleeper(t testing.TB) string {
 	t.Helper()
 	up := b.up(t, directory(t, pod("web", "Always", "sleep")), 0)
+	b.awaitProcess(t, "/bin/box sleep") // which the OCI runtime becomes after the start
 	_, id, _ := strings.Cut(up.report.Results[0].Status.ContainerStatuses[0].ContainerID, "://")
 	return id
 }
@@ -41,6 +42,7 @@ func TestExecKilledElsewhere(t *testing.T) {
 		class := "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: other}\nhandler: other\n---\n"
 		manifest := class + strings.Replace(pod("web", "Always", "sleep"), "spec:", "spec:\n  runtimeClassName: other", 1)
 		b.up(t, directory(t, manifest), 0, "--max-retries", "0", "--runtime-handler", handler)
+		b.awaitProcess(t, "/bin/box sleep")
 		b.killExec(t)
 		if r := b.run(t, "down", "--all"); r.code != 0 { // while there is the handler
 			t.Errorf("down: exit code %d\n%s", r.code, r.stderr)

@@ -41,8 +41,8 @@ func TestLostState(t *testing.T) {
 	}
 	lose()
 	b.up(t, dir, 0)
-	if running := b.containers(t); len(running) != 3 {
-		t.Errorf("processes of containers: %q", running)
+	if !eventually(func() bool { return len(b.containers(t)) == 3 }) {
+		t.Errorf("processes of containers: %q", b.containers(t))
 	}
 	addresses := map[string]string{}
 	for _, p := range b.run(t, "ps", "-o", "json").report.Pods {

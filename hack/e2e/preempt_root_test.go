@@ -176,7 +176,7 @@ func (b *box) checkDiaries(t *testing.T, dir string) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if got := b.containers(t); len(got) != 8 {
-		t.Errorf("want 8 containers left:\n%s", strings.Join(got, "\n"))
+	if !eventually(func() bool { return len(b.containers(t)) == 8 }) {
+		t.Errorf("want 8 containers left:\n%s", strings.Join(b.containers(t), "\n"))
 	}
 }

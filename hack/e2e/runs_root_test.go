@@ -129,7 +129,7 @@ func signalOnce(t *testing.T, p *os.Process, sig os.Signal, log io.Reader, words
 }
 
 // awaitProcess waits for a process with the command line.
-func (b *box) awaitProcess(t *testing.T, command string) {
+func (b *box) awaitProcess(t testing.TB, command string) {
 	t.Helper()
 	runs := func(p string) bool { return strings.HasSuffix(p, " "+command) }
 	if !eventually(func() bool { return slices.ContainsFunc(b.processes(t), runs) }) {
