@@ -45,7 +45,7 @@ func (f *serveFlags) flags() []cli.Flag {
 		&cli.StringFlag{Name: f.flag, Destination: &f.address, Category: categoryServe, Usage: f.usage, DefaultText: f.preset},
 		&cli.StringFlag{Name: "tls-cert", Destination: &f.certFile, Category: categoryServe, Usage: "use the certificate in `FILE`", DefaultText: "a new one, on loopback only"},
 		&cli.StringFlag{Name: "tls-key", Destination: &f.keyFile, Category: categoryServe, Usage: "use the private key in `FILE`", DefaultText: "a new one"},
-		&cli.StringFlag{Name: "tls-client-ca", Destination: &f.clientCAFile, Category: categoryServe, Usage: "let clients in with certificates that one in `FILE` has signed", DefaultText: "only with the token"},
+		&cli.StringFlag{Name: "tls-client-ca", Destination: &f.clientCAFile, Category: categoryServe, Usage: "let in clients without the token if a certificate in `FILE` has signed theirs"},
 	}
 }
 
