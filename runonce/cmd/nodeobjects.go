@@ -23,12 +23,9 @@ func (t *nodeTarget) define(ctx context.Context, set *manifests.Set) error {
 	if err != nil {
 		return unusable(err)
 	}
-	gone := t.planning.scope.pruned(set)
-	if gone == nil {
-		gone = func(metav1.Object) bool { return false }
-	}
+	pruned := t.planning.scope.pruned(set)
 	services := set.Services()
-	err = keeper.Define(ctx, services, func(svc *v1.Service) bool { return gone(svc) }, slices.Clone(set.Pods))
+	err = keeper.Define(ctx, services, func(svc *v1.Service) bool { return pruned != nil && pruned(svc) }, slices.Clone(set.Pods))
 	switch invalid := (*service.InvalidError)(nil); {
 	case errors.As(err, &invalid):
 		return badInput(refusedService(set, invalid))
@@ -40,17 +37,18 @@ func (t *nodeTarget) define(ctx context.Context, set *manifests.Set) error {
 			t.defined = append(t.defined, svc)
 		}
 	}
-	t.keepDefinitions(set.Definitions(), gone)
+	t.keepDefinitions(set.Definitions(), pruned)
 	return nil
 }
 
-// keepDefinitions keeps the objects for those who look at the pods, without those that are gone. Pods run without that.
-func (t *nodeTarget) keepDefinitions(all []podspec.Object, gone func(metav1.Object) bool) {
+// keepDefinitions keeps the objects for those who look at the pods, without those that are pruned, if any are (nil for none).
+// Pods run without that.
+func (t *nodeTarget) keepDefinitions(all []podspec.Object, pruned func(metav1.Object) bool) {
 	added, err := definitions.Put(t.records.Root(), all)
 	t.defined = append(t.defined, added...)
-	if err == nil {
+	if err == nil && pruned != nil {
 		err = definitions.Remove(t.records.Root(), func(o podspec.Object) bool {
-			return gone(o) && !slices.ContainsFunc(all, func(own podspec.Object) bool { return definitions.Same(o, own) })
+			return pruned(o) && !slices.ContainsFunc(all, func(own podspec.Object) bool { return definitions.Same(o, own) })
 		})
 	}
 	if err != nil {

@@ -32,10 +32,7 @@ const (
 )
 
 // Object is an object of the input that is not a pod.
-type Object interface {
-	metav1.Object
-	runtime.Object
-}
+type Object = podspec.Object
 
 // describe returns "Kind namespace/name".
 func describe(o Object) string {

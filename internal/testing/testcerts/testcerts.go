@@ -1,4 +1,4 @@
-// Package testcerts makes certificates of clients for tests, and those who sign them.
+// Package testcerts makes certificates for tests, and those who sign them.
 package testcerts
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Signer signs certificates of clients.
+// Signer signs certificates.
 type Signer struct {
 	// File has its own certificate.
 	File string
@@ -24,46 +24,50 @@ type Signer struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewSigner makes a signer whose files are in the directory.
+// NewSigner makes a signer whose files are in the directory: NAME.crt and NAME.key, and those of what it signs.
 func NewSigner(dir, name string) (*Signer, error) {
-	s := &Signer{dir: dir}
-	s.cert = &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true,
-	}
+	s := &Signer{dir: dir, File: filepath.Join(dir, name+".crt"), cert: Template(name, 24*time.Hour)}
+	s.cert.IsCA, s.cert.BasicConstraintsValid, s.cert.KeyUsage, s.cert.ExtKeyUsage = true, true, x509.KeyUsageCertSign, nil
 	var err error
-	if s.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		return nil, err
-	}
-	s.File, _, err = s.write(name, s.cert, s.key)
+	s.key, err = s.Issue(s.cert, name+".crt", name+".key")
 	return s, err
 }
 
-// Sign makes a certificate for a client, valid for the given time from now on, and returns the files of it and its key.
-func (s *Signer) Sign(name string, validity time.Duration) (certFile, keyFile string, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return "", "", err
+// Template returns a certificate to issue, of a server or a client, valid from an hour ago for the given time from now on.
+func Template(name string, validity time.Duration) *x509.Certificate {
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(validity),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	return s.write(name, &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(validity),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}, key)
 }
 
-// write signs a certificate and writes it, with its key.
-func (s *Signer) write(name string, cert *x509.Certificate, key *ecdsa.PrivateKey) (certFile, keyFile string, err error) {
-	der, err := x509.CreateCertificate(rand.Reader, cert, s.cert, &key.PublicKey, s.key)
+// Sign issues a certificate for a client as NAME.crt and NAME.key, and returns these files.
+func (s *Signer) Sign(name string, validity time.Duration) (certFile, keyFile string, err error) {
+	_, err = s.Issue(Template(name, validity), name+".crt", name+".key")
+	return filepath.Join(s.dir, name+".crt"), filepath.Join(s.dir, name+".key"), err
+}
+
+// Issue signs a certificate and writes it, with its key, into files of these names. The first one of a signer is its own.
+func (s *Signer) Issue(cert *x509.Certificate, certName, keyName string) (*ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return "", "", err
+		return nil, err
 	}
-	own, err := x509.MarshalPKCS8PrivateKey(key)
+	signer := s.key
+	if signer == nil {
+		signer = key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, cert, s.cert, &key.PublicKey, signer)
 	if err != nil {
-		return "", "", err
+		return nil, err
 	}
-	certFile, keyFile = filepath.Join(s.dir, name+".crt"), filepath.Join(s.dir, name+".key")
-	return certFile, keyFile, errors.Join(
-		os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
-		os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: own}), 0o600),
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return key, errors.Join(
+		os.WriteFile(filepath.Join(s.dir, certName), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
+		os.WriteFile(filepath.Join(s.dir, keyName), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600),
 	)
 }

@@ -11,19 +11,19 @@ import (
 	"github.com/runonce/runonce/runtime/serve/objects"
 )
 
-// newEvents returns the events of the newer API: the same ones, with other names of their fields.
-func newEvents() *resource {
+// eventsV1Resource has the events of events.k8s.io: the same ones, with other names of their fields.
+func eventsV1Resource() *resource {
 	return &resource{
 		APIResource: metav1.APIResource{
 			Name: mirror.Events, SingularName: "event", Kind: "Event", Namespaced: true, ShortNames: []string{"ev"}, Verbs: readable, Group: eventsv1.GroupName, Version: "v1",
 		},
-		list: func() runtime.Object { return &eventsv1.EventList{} }, fields: newEventFields, convert: newEvent,
+		list: func() runtime.Object { return &eventsv1.EventList{} }, fields: eventV1Fields, convert: toEventV1,
 	}
 }
 
-// newEvent follows Convert_core_Event_To_v1_Event of pkg/apis/events/v1. Other objects, such as that of a bookmark, stay as
+// toEventV1 follows Convert_core_Event_To_v1_Event of pkg/apis/events/v1. Other objects, such as that of a bookmark, stay as
 // they are.
-func newEvent(o objects.Object) objects.Object {
+func toEventV1(o objects.Object) objects.Object {
 	e, ok := o.(*v1.Event)
 	if !ok {
 		return o
@@ -39,8 +39,8 @@ func newEvent(o objects.Object) objects.Object {
 	return converted
 }
 
-// newEventFields follows AddFieldLabelConversionsForEvent of pkg/apis/events/v1.
-func newEventFields(o objects.Object) fields.Set {
+// eventV1Fields follows AddFieldLabelConversionsForEvent of pkg/apis/events/v1.
+func eventV1Fields(o objects.Object) fields.Set {
 	e, ok := o.(*v1.Event)
 	if !ok { // an empty one, of which the names are wanted
 		e = &v1.Event{}

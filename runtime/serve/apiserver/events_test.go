@@ -14,8 +14,8 @@ import (
 	"github.com/runonce/runonce/runtime/serve/mirror"
 )
 
-// TestNewEvents: clients of the newer API get the same events, in its words.
-func TestNewEvents(t *testing.T) {
+// TestEventsV1: clients of events.k8s.io get the same events, in its words.
+func TestEventsV1(t *testing.T) {
 	t.Parallel()
 	m := newMachine()
 	at := metav1.NewTime(time.Unix(1000, 0))

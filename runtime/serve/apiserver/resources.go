@@ -90,7 +90,7 @@ func allResources(creates bool) []*resource {
 		},
 		{APIResource: core(mirror.Namespaces, "namespace", "Namespace", false, "ns"), list: func() runtime.Object { return &v1.NamespaceList{} }, fields: selectable(namespaceFields)},
 	}
-	return slices.Concat(all, definedResources(), []*resource{newEvents()}, usageResources(), reviewResources())
+	return slices.Concat(all, definedResources(), []*resource{eventsV1Resource()}, usageResources(), reviewResources())
 }
 
 // subresource is a part of an object.

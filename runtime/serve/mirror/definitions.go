@@ -7,10 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/runonce/runonce/internal/atomicfile"
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/definitions"
@@ -30,34 +26,10 @@ const (
 	CronJobs               = "cronjobs"
 )
 
-// definedResources are those of definitions.
-func definedResources() []string {
-	return []string{ConfigMaps, Secrets, ReplicationControllers, Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs}
-}
-
-// definedResource returns the resource of a definition.
-func definedResource(o podspec.Object) string {
-	switch o.(type) {
-	case *v1.ConfigMap:
-		return ConfigMaps
-	case *v1.Secret:
-		return Secrets
-	case *v1.ReplicationController:
-		return ReplicationControllers
-	case *appsv1.Deployment:
-		return Deployments
-	case *appsv1.ReplicaSet:
-		return ReplicaSets
-	case *appsv1.StatefulSet:
-		return StatefulSets
-	case *appsv1.DaemonSet:
-		return DaemonSets
-	case *batchv1.Job:
-		return Jobs
-	case *batchv1.CronJob:
-		return CronJobs
-	}
-	return ""
+// definedResources are those of definitions, by their kinds.
+var definedResources = map[string]string{
+	"ConfigMap": ConfigMaps, "Secret": Secrets, "ReplicationController": ReplicationControllers, "Deployment": Deployments, "ReplicaSet": ReplicaSets,
+	"StatefulSet": StatefulSets, "DaemonSet": DaemonSets, "Job": Jobs, "CronJob": CronJobs,
 }
 
 // seenDefinition is the file of a definition as it was last read.
@@ -79,16 +51,12 @@ func (m *Mirror) lookAtDefinitions() error {
 	made := madeBy(pods)
 	all := map[string][]objects.Object{}
 	for _, seen := range m.definitions {
-		if seen.object == nil {
-			continue
-		}
-		o, ok := seen.object.DeepCopyObject().(podspec.Object)
-		if resource := definedResource(o); ok && resource != "" {
-			m.conclude(o, resource, made)
-			all[resource] = append(all[resource], identified(o, resource, m.since))
+		if o := seen.object; o != nil {
+			resource := definedResources[o.GetObjectKind().GroupVersionKind().Kind]
+			all[resource] = append(all[resource], identified(m.conclude(o, made), resource, m.since))
 		}
 	}
-	for _, resource := range definedResources() {
+	for _, resource := range definedResources {
 		m.store.Replace(resource, all[resource])
 	}
 	m.concluded = m.store.Version()

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -26,7 +27,7 @@ func identified[T objects.Object](o T, resource string, created metav1.Time) T {
 // setNamespaces keeps the namespaces that have anything, and the default one.
 func (m *Mirror) setNamespaces() {
 	names := map[string]bool{metav1.NamespaceDefault: true}
-	for _, resource := range append(definedResources(), Pods, Services, Events) {
+	for _, resource := range slices.AppendSeq([]string{Pods, Services, Events}, maps.Values(definedResources)) {
 		m.store.Namespaces(resource, names)
 	}
 	all := make([]objects.Object, 0, len(names))

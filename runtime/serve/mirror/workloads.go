@@ -30,11 +30,16 @@ func madeBy(pods []objects.Object) map[types.UID][]*v1.Pod {
 	return made
 }
 
-// conclude gives a workload the status that its controller would give it, as far as it follows from the pods that there
-// are.
-func (m *Mirror) conclude(o podspec.Object, resource string, made map[types.UID][]*v1.Pod) {
-	n := count(made[o.GetUID()])
-	switch o := o.(type) {
+// conclude returns a workload with the status that its controller would give it, as far as it follows from the pods that
+// there are. What has no status is returned as it is.
+func (m *Mirror) conclude(defined podspec.Object, made map[types.UID][]*v1.Pod) podspec.Object {
+	switch defined.(type) {
+	case *v1.ConfigMap, *v1.Secret:
+		return defined
+	}
+	copied, _ := defined.DeepCopyObject().(podspec.Object) // of the same type
+	n := count(made[defined.GetUID()])
+	switch o := copied.(type) {
 	case *v1.ReplicationController:
 		o.Status = v1.ReplicationControllerStatus{Replicas: n.active, FullyLabeledReplicas: n.active, ReadyReplicas: n.ready, AvailableReplicas: n.ready}
 	case *appsv1.ReplicaSet:
@@ -49,13 +54,14 @@ func (m *Mirror) conclude(o podspec.Object, resource string, made map[types.UID]
 			NumberReady: n.ready, NumberAvailable: n.ready, NumberUnavailable: 1 - n.ready,
 		}
 	case *appsv1.Deployment:
-		before, _ := m.store.Get(resource, podspec.NameOf(o))
+		before, _ := m.store.Get(Deployments, podspec.NameOf(o))
 		o.Status = deploymentStatus(o, n, before)
 	case *batchv1.Job:
 		o.Status = jobStatus(o, made[o.UID], m.isUndecided)
 	case *batchv1.CronJob:
 		o.Status = m.cronJobStatus(o, made)
 	}
+	return copied
 }
 
 // counts are how many pods of a workload have not ended, and how many of these are ready.

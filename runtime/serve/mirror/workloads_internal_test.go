@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/record"
 	"github.com/runonce/runonce/runtime/serve/objects"
 )
@@ -169,6 +170,16 @@ func TestDeployments(t *testing.T) {
 	want(t, "of another one", deploymentStatus(before, counts{1, 1}, other).Conditions[0].LastTransitionTime.Unix() == 7, false)
 }
 
+// concluded is an object with the status that the mirror gives it.
+func concluded[T podspec.Object](t *testing.T, m *Mirror, o T, made map[types.UID][]*v1.Pod) T {
+	t.Helper()
+	with, ok := m.conclude(o, made).(T)
+	if !ok {
+		t.Fatalf("of %T", o)
+	}
+	return with
+}
+
 // TestWorkloads: each kind has the pods that it controls, and no others.
 func TestWorkloads(t *testing.T) {
 	t.Parallel()
@@ -189,13 +200,13 @@ func TestWorkloads(t *testing.T) {
 	rc, rs := &v1.ReplicationController{ObjectMeta: w}, &appsv1.ReplicaSet{ObjectMeta: w}
 	sts, ds := &appsv1.StatefulSet{ObjectMeta: w}, &appsv1.DaemonSet{ObjectMeta: w}
 	d, cron := &appsv1.Deployment{ObjectMeta: w}, &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{UID: "cron"}}
-	m.conclude(rc, ReplicationControllers, made)
-	m.conclude(rs, ReplicaSets, made)
-	m.conclude(sts, StatefulSets, made)
-	m.conclude(ds, DaemonSets, made)
-	m.conclude(d, Deployments, made)
-	m.conclude(job, Jobs, made)
-	m.conclude(cron, CronJobs, made)
+	rc = concluded(t, m, rc, made)
+	rs = concluded(t, m, rs, made)
+	sts = concluded(t, m, sts, made)
+	ds = concluded(t, m, ds, made)
+	d = concluded(t, m, d, made)
+	job = concluded(t, m, job, made)
+	cron = concluded(t, m, cron, made)
 	want(t, "controller", fmt.Sprint(rc.Status.Replicas, rc.Status.ReadyReplicas, rc.Status.AvailableReplicas), "2 1 1")
 	want(t, "replica set", fmt.Sprint(rs.Status.Replicas, rs.Status.ReadyReplicas, rs.Status.AvailableReplicas), "2 1 1")
 	want(t, "stateful set", fmt.Sprint(sts.Status.Replicas, sts.Status.ReadyReplicas, sts.Status.UpdatedReplicas), "2 1 2")
@@ -206,7 +217,7 @@ func TestWorkloads(t *testing.T) {
 		t.Errorf("cron job: %+v", cron.Status)
 	}
 	done := madeBy([]objects.Object{owned('s', 0)})
-	m.conclude(cron, CronJobs, done)
+	cron = concluded(t, m, cron, done)
 	if a := cron.Status.Active; len(a) != 0 || cron.Status.LastSuccessfulTime == nil {
 		t.Errorf("cron job that is done: %+v", cron.Status)
 	}

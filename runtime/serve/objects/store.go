@@ -11,8 +11,6 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/internal/podspec"
@@ -28,10 +26,7 @@ var (
 )
 
 // Object is one version of an object. It is shared, and must not be changed.
-type Object interface {
-	metav1.Object
-	runtime.Object
-}
+type Object = podspec.Object
 
 // Change is one change of an object of a resource. Before is nil for a new object, and Now for one that is gone.
 type Change struct {
@@ -94,6 +89,9 @@ func (s *Store) Delete(resource string, name types.NamespacedName) {
 func (s *Store) set(resource string, o Object) {
 	name, version := podspec.NameOf(o), s.version+1
 	before, existed := s.objects[resource][name]
+	if before == o {
+		return
+	}
 	if existed {
 		o.SetResourceVersion(before.GetResourceVersion())
 		if equality.Semantic.DeepEqual(before, o) {

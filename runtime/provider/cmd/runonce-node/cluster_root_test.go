@@ -86,12 +86,12 @@ func startCluster(t *testing.T) *cluster {
 // startNode makes this machine a node of the cluster.
 func (c *cluster) startNode(t *testing.T) {
 	t.Helper()
-	port := freePort(t)
+	port, err := testcluster.FreePort()
+	must(t, err)
 	address := addLink(t, port)
-	var err error
 	c.o, err = parse([]string{
 		"-kubeconfig", c.kubeconfig, "-node-name", nodeName, "-node-ip", address, "-address", address, "-port", strconv.Itoa(port),
-		"-authorization-mode", alwaysAllow, // the API server of the tests has no certificate as a client
+		"-authorization-mode", alwaysAllow, // the API server of the tests has no rights as a client
 		"-root", filepath.Join(c.Dir, "root"), "-state", filepath.Join(c.Dir, "state"), "-log-dir", filepath.Join(c.Dir, "log"),
 		"-cni-conf-dir", filepath.Join(c.Dir, "net.d"), "-images-dir", writeImages(t),
 	})
@@ -149,19 +149,6 @@ func writeImages(t *testing.T) string {
 		must(t, errors.Join(ociimage.Build(f, box.Contents(program)), f.Close()))
 	}
 	return dir
-}
-
-// freePort returns a port of loopback that nobody listens on.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	must(t, err)
-	defer func() { must(t, l.Close()) }()
-	port, ok := l.Addr().(*net.TCPAddr)
-	if !ok {
-		t.Fatal(l.Addr())
-	}
-	return port.Port
 }
 
 // addLink adds a link to the machine until the end of the test, and returns its address: an API server asks no nodes

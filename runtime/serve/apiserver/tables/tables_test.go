@@ -13,14 +13,9 @@ import (
 	"k8s.io/kubernetes/pkg/printers"
 	"k8s.io/kubernetes/pkg/printers/internalversion"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/serve/apiserver/tables"
 )
-
-// object is an object of the API, as this package and Kubernetes' printers take it.
-type object interface {
-	metav1.Object
-	runtime.Object
-}
 
 // printer prints as an API server does.
 type printer struct {
@@ -32,7 +27,7 @@ func newPrinter() printer {
 }
 
 // compare returns the differences between Kubernetes' table of an object and this package's, "" for none.
-func (p printer) compare(t *testing.T, o object) string {
+func (p printer) compare(t *testing.T, o podspec.Object) string {
 	t.Helper()
 	kinds, _, err := legacyscheme.Scheme.ObjectKinds(o)
 	if err != nil {
@@ -60,7 +55,7 @@ func (p printer) compare(t *testing.T, o object) string {
 }
 
 // compareAll compares the tables of all objects.
-func compareAll[T object](t *testing.T, objects map[string]T) {
+func compareAll[T podspec.Object](t *testing.T, objects map[string]T) {
 	t.Helper()
 	p := newPrinter()
 	for name, o := range objects {
