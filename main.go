@@ -34,6 +34,10 @@ func main() {
 	if t := terminal.Open(os.Stdin); t != nil {
 		inputTerminal = t
 	}
+	program, err := os.Executable()
+	if err != nil {
+		program = "" // then nobody removes what a killed run has left before the next one
+	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, cmd.Signals()...)
 	os.Exit(cmd.Main(context.Background(), os.Args, cmd.IO{
@@ -42,7 +46,7 @@ func main() {
 		Signals: signals, CatchHangups: func() { signal.Notify(signals, syscall.SIGHUP) },
 		CatchPipes: func() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) },
 		Terminal:   inputTerminal, Guard: backend.Guard, ExecRunning: containerd.ExecRunning,
-		Exit: os.Exit, Notify: systemd.TakeNotify(), Journal: systemd.JournalSocket,
+		Exit: os.Exit, Program: program, Notify: systemd.TakeNotify(), Journal: systemd.JournalSocket,
 		Getenv: os.Getenv, Environ: os.Environ, Machine: os.DirFS("/"), Open: backend.Open, Versions: containerd.LookUp,
 	}))
 }

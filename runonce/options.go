@@ -43,8 +43,8 @@ type Options struct {
 	// goal, and tries those again that it had given up after errors, until Keep is closed. Then
 	// what the runtime does is finished first, except for pulls.
 	Keep <-chan struct{}
-	// Remove stops and removes what this run has started when the results are known.
-	Remove bool
+	// Remove says which pods that this run has started it stops and removes when the results are known.
+	Remove Removal
 	// Logs finds the logs of containers; nil leaves them out of the results.
 	Logs Logs
 	// Outputs says that the results have the end of every log, not only of those of failed containers.

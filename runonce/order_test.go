@@ -348,7 +348,7 @@ func TestRemovedInOrder(t *testing.T) {
 			old.UID += "-old"
 			d.Replaces = []*v1.Pod{old}
 		}
-		runonce.Run(t.Context(), rt, plan, runonce.Options{Remove: true})
+		runonce.Run(t.Context(), rt, plan, runonce.Options{Remove: runonce.RemoveAll})
 		stops := slices.DeleteFunc(rt.calls, func(call string) bool { return strings.HasPrefix(call, "sync") || strings.HasSuffix(call, "other") })
 		once := []string{"stop web", "stopped web", "stop db", "stopped db"}
 		if diff := cmp.Diff(slices.Concat(once, once), stops); diff != "" {

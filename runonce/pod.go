@@ -113,7 +113,8 @@ func (p *pod) drive(ctx, round context.Context) {
 	defer p.pullAhead(round)()
 	for round.Err() == nil && p.goesOn(round) && p.await(round, p.gates.open) {
 		p.converge(ctx, round)
-		if p.cond.ended || p.r.kept {
+		// What is removed if the run is killed may depend on it.
+		if p.cond.ended || p.r.kept || p.r.o.Remove == RemoveFailed {
 			p.conclude(ctx, p.cond.outcome, p.cond.reason, p.cond.message)
 		}
 		if !p.cond.ended {

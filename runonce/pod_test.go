@@ -51,7 +51,7 @@ func TestKept(t *testing.T) {
 				pod := newPod("web", v1.RestartPolicyAlways)
 				rt := &fake{scripts: map[string]script{"web": {before: &c.before, timeline: c.timeline}}}
 				plan := admit.Plan{Decisions: []admit.Decision{{Pod: pod, Verdict: admit.Admitted, Running: true}}}
-				got := runonce.Run(t.Context(), rt, plan, runonce.Options{Retry: runonce.Backoff{Factor: 1}, Remove: true})
+				got := runonce.Run(t.Context(), rt, plan, runonce.Options{Retry: runonce.Backoff{Factor: 1}, Remove: runonce.RemoveAll})
 				want(t, "outcome", outcomes(got)[0], c.want)
 				want(t, "message", got[0].Message, c.message)
 				want(t, "earlier run", got[0].EarlierRun, c.message != "")

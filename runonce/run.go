@@ -82,9 +82,7 @@ func (r *run) carryOut(ctx context.Context, ds []admit.Decision, results []Resul
 		cause = context.Cause(work)
 		r.finish(ctx, cause)
 	}
-	if r.o.Remove {
-		r.removeAll(ctx, cause)
-	}
+	r.remove(ctx, cause)
 }
 
 // plannedResults are the results of the pods before any is started.

@@ -49,7 +49,7 @@ func (r *run) keepOthers(ctx context.Context, plan admit.Plan, stop func()) {
 		stop()
 	}()
 	o := r.o
-	o.Keep, o.Remove, o.Logs = stopped, false, nil
+	o.Keep, o.Remove, o.Logs = stopped, RemoveNone, nil
 	o.Concluded = func([]Result) {}
 	o.Progress = func(e Progress) {
 		r.mu.Lock()
@@ -143,13 +143,13 @@ func samePod(a, b *v1.Pod) bool {
 	return a != nil && b != nil && a.UID == b.UID && a.Name == b.Name && a.Namespace == b.Namespace
 }
 
-// removeAll removes what this run has started, even if the run was interrupted for the given
+// remove removes what this run has started and does not keep, even if the run was interrupted for the given
 // cause, pods that depend on others before these.
-func (r *run) removeAll(ctx context.Context, cause error) {
+func (r *run) remove(ctx context.Context, cause error) {
 	var started []*pod
 	var pods []*v1.Pod
 	for _, p := range r.pods {
-		if p.begun() && !p.res.Existed {
+		if p.begun() && !p.res.Existed && r.o.Remove.Includes(p.res.Outcome) {
 			started, pods = append(started, p), append(pods, p.pod)
 		}
 	}

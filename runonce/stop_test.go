@@ -26,7 +26,7 @@ func TestInterrupted(t *testing.T) {
 			"waits": {timeline: []moment{{0, with(v1.PodPending, waiting("ContainerCreating"))}}},
 		}}
 		plan := admitted(newPod("up", ""), newPod("down", ""), newPod("waits", ""), newPod("slow", ""), newPod("late", ""))
-		got := runonce.Run(ctx, rt, plan, runonce.Options{Parallel: 1, Remove: true})
+		got := runonce.Run(ctx, rt, plan, runonce.Options{Parallel: 1, Remove: runonce.RemoveAll})
 		if diff := cmp.Diff([]string{
 			"Running", "Failed InvalidImageName", "Canceled ContainerCreating", "Canceled ContainerCreating", "Canceled NotStarted",
 		}, outcomes(got)); diff != "" {
@@ -54,7 +54,7 @@ func TestRemove(t *testing.T) {
 		rt := &fake{scripts: map[string]script{"a": runs(), "b": stuck}}
 		plan := admitted(newPod("a", ""), newPod("b", ""))
 		plan.Decisions = append(plan.Decisions, admit.Decision{Pod: newPod("c", ""), Verdict: admit.Rejected, Reason: "OutOfcpu"})
-		got := runonce.Run(t.Context(), rt, plan, runonce.Options{Remove: true})
+		got := runonce.Run(t.Context(), rt, plan, runonce.Options{Remove: runonce.RemoveAll})
 		if diff := cmp.Diff([]string{"Running", "Running", "Rejected OutOfcpu"}, outcomes(got)); diff != "" {
 			t.Error(diff)
 		}
@@ -150,7 +150,7 @@ func TestRemoveInTime(t *testing.T) {
 				begin := time.Now()
 				within := time.Duration(-1)
 				got := runonce.Run(ctx, rt, admitted(newPod("web", "")), runonce.Options{
-					Timeout: c.timeout, Remove: true,
+					Timeout: c.timeout, Remove: runonce.RemoveAll,
 					Progress: func(e runonce.Progress) {
 						if e.State == "Stopping" {
 							within = e.Within
@@ -185,7 +185,7 @@ func TestReplacedPodsKeepTheirGrace(t *testing.T) {
 		plan := admitted(newPod("web", ""))
 		plan.Decisions[0].Replaces = []*v1.Pod{old}
 		rt := stopDeadlines{&fake{scripts: map[string]script{"web": runs()}}, map[string]bool{}}
-		runonce.Run(t.Context(), rt, plan, runonce.Options{Timeout: time.Minute, Remove: true})
+		runonce.Run(t.Context(), rt, plan, runonce.Options{Timeout: time.Minute, Remove: runonce.RemoveAll})
 		if diff := cmp.Diff(map[string]bool{"old": false, "web": true}, rt.of); diff != "" {
 			t.Error(diff)
 		}

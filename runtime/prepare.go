@@ -104,6 +104,7 @@ func (p *Pods) recordStart(ctx context.Context, pod *v1.Pod) (*record.Pod, error
 	kinds := p.o.Devices.Kinds()
 	start := func(r *record.Pod) {
 		r.Start(pod)
+		p.o.Records.Tie(r)
 		r.Node = p.o.Node.Name
 	}
 	if !host.Requests(pod, kinds) {

@@ -140,7 +140,7 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 	}
 	cfg := engine.ContainerConfig{
 		ID: engine.ContainerID(string(pod.UID), c.Name, w.record.Started, next.Attempt), PodUID: string(pod.UID),
-		Name: c.Name, Attempt: next.Attempt, Last: next.Last, Image: img.Ref, Labels: labels(pod, c, img),
+		Name: c.Name, Attempt: next.Attempt, Last: next.Last, Image: img.Ref, Labels: labels(pod, c, img), RunFile: p.o.Records.RunFile(w.record),
 		RuntimeHandler: pod.Annotations[podspec.AnnotationRuntimeHandler], Stdin: c.Stdin, StdinOnce: c.StdinOnce,
 		DefaultSeccomp: ocispec.SeccompProfile(pod, c).Type == v1.SeccompProfileTypeRuntimeDefault,
 	}

@@ -200,6 +200,7 @@ func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) er
 	err = p.update(pod, func(r *record.Pod) {
 		if r.Started.IsZero() {
 			r.Start(pod) // without devices: there may be none, and it needs none any more
+			p.o.Records.Tie(r)
 		} else {
 			r.Define(pod)
 		}

@@ -40,6 +40,7 @@ func allKinds() []kind {
 		{name: "order", weight: 3, order: true, edit: giveTime, disturb: disturb},
 		{name: "reload", weight: 2, twoRuns: true, edit: giveTime, disturb: reload},
 		{name: "stop", weight: 3, edit: giveTime, disturb: stop},
+		{name: "remove", weight: 3, edit: giveTime, disturb: remove},
 		{name: "full", weight: 1, edit: giveTime, disk: smallDisk, disturb: fillDisk},
 		{name: "power", weight: 1, embedded: true, disk: loopDisk, disturb: cutPower},
 	}
@@ -188,6 +189,42 @@ func stop(ctx context.Context, r *round) error {
 	}
 	r.commands = append(r.commands, down)
 	return r.endCommands(ctx)
+}
+
+// remove has runs killed that remove their pods, and waits until these have gone without them.
+func remove(ctx context.Context, r *round) error {
+	r.removed = true
+	r.commands = nil
+	for _, dir := range r.dirs {
+		c, err := r.start(ctx, append(r.runArgs(dir), "--rm")...)
+		if err != nil {
+			return err
+		}
+		c.name = filepath.Base(dir)
+		r.commands = append(r.commands, c)
+	}
+	for _, c := range r.commands {
+		pause(ctx, time.Duration(r.IntN(900))*time.Millisecond)
+		name, err := c.signal(syscall.SIGKILL)
+		if err != nil {
+			return err
+		}
+		if name != "" {
+			r.breaks("kill -9 of run --rm", name)
+		}
+	}
+	if err := r.endCommands(ctx); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(limit); ; pause(ctx, 20*time.Millisecond) {
+		left, err := r.installation().Containers()
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the containers of killed runs with --rm have not ended: %s", strings.Join(left, "\n"))
+		}
+	}
 }
 
 // endCommands waits for the end of the commands.

@@ -40,6 +40,8 @@ type IO struct {
 	// would inherit that. Nil for what does not matter.
 	CatchPipes func()
 	Exit       func(code int)
+	// Program is this program's file, for processes that outlive this one; empty if there is none.
+	Program string
 	// Terminal is the one that Stdin reads from; nil if that is none.
 	Terminal Terminal
 	// Guard starts a process that ends a command in a container if this process ends before it has called release.

@@ -21,19 +21,21 @@ type downCommand struct {
 	pluginFlags
 	pastFlags
 	inputFlags
-	all, withLogs, withImages bool
-	timeout, limit            time.Duration
+	all, orphans         bool
+	withLogs, withImages bool
+	timeout, limit       time.Duration
 }
 
 func (p *program) downCommand() *cli.Command {
 	c := &downCommand{program: p}
 	return p.command(cli.Command{
 		Name: "down", Usage: "stop pods gracefully and remove everything except their logs",
-		ArgsUsage: "PATH... | [NAMESPACE/]POD... | --all",
+		ArgsUsage: "PATH... | [NAMESPACE/]POD... | --all | --orphans",
 		Description: "PATH stops the pods that were started from this file, directory or URL, even if it has\n" +
 			"been changed or deleted since. An argument that is not a path is the name of a pod.",
 		Flags: []cli.Flag{
 			boolFlag(&c.all, "", "all pods of earlier runs, and leftovers of removed pods", "all"),
+			boolFlag(&c.orphans, "", "what killed runs have left that would have removed their pods", "orphans"),
 			boolFlag(&c.withLogs, "", "delete their logs, and with --all those of pods removed earlier", "logs"),
 			boolFlag(&c.withImages, "", "delete the images that only they used, except those from archives", "images"),
 			&cli.DurationFlag{Name: "timeout", Destination: &c.timeout, Usage: "end the command after this `DURATION`", DefaultText: "no limit"},
@@ -47,8 +49,8 @@ func (c *downCommand) noteGiven() { c.limit = c.timeout }
 
 func (c *downCommand) run(ctx context.Context, args []string) error {
 	c.outliveReaders()
-	if c.all == (len(args) > 0) {
-		return usagef("down needs PATH..., POD... or --all")
+	if err := c.checkChoice(args); err != nil {
+		return err
 	}
 	c.display.Stopping()
 	if c.limit > 0 {
@@ -58,11 +60,16 @@ func (c *downCommand) run(ctx context.Context, args []string) error {
 	}
 	engine := c.engine(c.console)
 	engine.Network.CNIBinDirs = c.cniBinDirs.values
-	t, err := c.pastTarget(&c.pastFlags, engine)
+	machine := c.machine(engine)
+	t, err := c.target(&c.clusterFlags, machine, clusterOptions{namespace: c.podNamespace, onlyNamespace: c.podNamespace != ""})
 	if err != nil {
 		return err
 	}
 	defer t.close()
+	if c.orphans {
+		pods, err := machine.removeOrphans(ctx)
+		return errors.Join(err, c.printDone(pods, func(int) string { return "removed" }))
+	}
 	s := selector{c, t}
 	namespaces := sync.OnceValue(func() []string { return s.namespaces(ctx, args) })
 	all, err := t.list(ctx, namespaces)
@@ -80,34 +87,59 @@ func (c *downCommand) run(ctx context.Context, args []string) error {
 	return c.afterError(err, conclude())
 }
 
+// checkChoice refuses arguments that do not say what is stopped, in one way.
+func (c *downCommand) checkChoice(args []string) error {
+	ways := 0
+	for _, way := range []bool{len(args) > 0, c.all, c.orphans} {
+		if way {
+			ways++
+		}
+	}
+	switch {
+	case ways != 1:
+		return usagef("down needs PATH..., POD..., --all or --orphans")
+	case c.orphans && (c.podNamespace != "" || c.withLogs || c.withImages):
+		return usagef("--orphans does what killed runs would have done: it cannot be used with --pod-namespace, --logs or --images")
+	}
+	return nil
+}
+
 // stopAll stops the pods, those that depend on others before these, and prints what was done to them, in order.
 func (c *downCommand) stopAll(ctx context.Context, t target, pods []*v1.Pod) error {
 	c.display.OnInterrupt(progress.EffectAbandon)
 	words := make([]string, len(pods))
-	errs := c.stopEach(ctx, pods, func(ctx context.Context, i int) (err error) {
+	errs := c.stopEach(ctx, pods, "", func(ctx context.Context, i int) (err error) {
 		words[i], err = t.stop(ctx, pods[i])
 		return err
 	})
-	for i, pod := range pods {
+	return errors.Join(append(errs, c.printDone(pods, func(i int) string {
 		if errs[i] != nil {
-			continue
+			return ""
 		}
-		if _, err := fmt.Fprintln(c.io.Stdout, podspec.FullName(pod), words[i]); err != nil {
-			errs = append(errs, fmt.Errorf("writing the result: %w", err))
-			break
+		return words[i]
+	}))...)
+}
+
+// printDone prints what was done to each of the pods, "" for nothing.
+func (c *downCommand) printDone(pods []*v1.Pod, done func(i int) string) error {
+	for i, pod := range pods {
+		if word := done(i); word != "" {
+			if _, err := fmt.Fprintln(c.io.Stdout, podspec.FullName(pod), word); err != nil {
+				return fmt.Errorf("writing the result: %w", err)
+			}
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // stopEach calls stop with the index of each of the pods, in parallel but for the pods on which others depend, and
 // returns the error of each.
-func (p *program) stopEach(ctx context.Context, pods []*v1.Pod, stop func(ctx context.Context, i int) error) []error {
+func (c *console) stopEach(ctx context.Context, pods []*v1.Pod, why string, stop func(ctx context.Context, i int) error) []error {
 	errs := make([]error, len(pods))
 	runonce.InStopOrder(ctx, pods, func(ctx context.Context, i int) {
-		p.display.Pod(runonce.Stopping(ctx, pods[i], ""))
+		c.display.Pod(runonce.Stopping(ctx, pods[i], why))
 		errs[i] = stop(ctx, i)
-		p.display.Pod(runonce.Stopped(ctx, pods[i], errs[i]))
+		c.display.Pod(runonce.Stopped(ctx, pods[i], errs[i]))
 	})
 	return errs
 }

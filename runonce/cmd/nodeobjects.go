@@ -12,6 +12,7 @@ import (
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runtime/definitions"
 	"github.com/runonce/runonce/runtime/service"
 )
@@ -66,18 +67,17 @@ func refusedService(set *manifests.Set, e *service.InvalidError) error {
 	return e
 }
 
-// conclude removes the objects that this run has made, if it removes its pods. Else it warns of those that have
+// conclude removes the objects that this run has made, if it has removed its pods. Else it warns of those that have
 // no pods that are ready: nobody will look at these any more.
 func (t *nodeTarget) conclude(ctx context.Context) {
-	if !t.remove {
+	if t.remove == runonce.RemoveNone || t.remove != runonce.RemoveAll && t.owner.Keeps() {
 		t.warnUnready()
 		return
 	}
 	if len(t.defined) == 0 {
 		return
 	}
-	_, err := t.engine.Services().Remove(ctx, func(svc *v1.Service) bool { return t.isDefined(svc) })
-	if err = errors.Join(err, definitions.Remove(t.records.Root(), t.isDefined)); err != nil {
+	if _, err := t.dropObjects(ctx, t.isDefined); err != nil {
 		t.log.Warn("could not remove the objects of the run", "error", err)
 	}
 }
@@ -106,8 +106,7 @@ func (t *nodeTarget) removeObjects(ctx context.Context, o cleanup) error {
 		}
 		return o.all || slices.ContainsFunc(o.origins, func(origin string) bool { return podspec.CameFrom(of, origin) })
 	}
-	removed, err := t.engine.Services().Remove(ctx, func(svc *v1.Service) bool { return chosen(svc) })
-	err = errors.Join(err, definitions.Remove(t.records.Root(), func(of podspec.Object) bool { return chosen(of) }))
+	removed, err := t.dropObjects(ctx, func(of podspec.Object) bool { return chosen(of) })
 	if err != nil {
 		return unusable(fmt.Errorf("removing Services: %w", err))
 	}
@@ -117,4 +116,10 @@ func (t *nodeTarget) removeObjects(ctx context.Context, o cleanup) error {
 		}
 	}
 	return nil
+}
+
+// dropObjects removes the chosen Services and other objects, and returns the names of the Services.
+func (t *nodeTarget) dropObjects(ctx context.Context, chosen func(podspec.Object) bool) (services []string, err error) {
+	services, err = t.engine.Services().Remove(ctx, func(svc *v1.Service) bool { return chosen(svc) })
+	return services, errors.Join(err, definitions.Remove(t.records.Root(), chosen))
 }

@@ -49,6 +49,7 @@ func (t *nodeTarget) reserve(ctx context.Context, set *manifests.Set) (admit.Pla
 	if err := t.define(ctx, set); err != nil {
 		return plan, err
 	}
+	t.tie()
 	if err := t.owner.Reserve(plan.Admitted()); err != nil {
 		return plan, unusable(err)
 	}

@@ -55,8 +55,10 @@ type nodeTarget struct {
 	interaction *interaction
 	// trace, if set, gets the steps of the pods' starts.
 	trace func(uid types.UID, step string, start time.Time, elapsed time.Duration)
-	// remove says that the run removes at its end what it has made.
-	remove bool
+	// remove says what the run removes at its end of what it has made, and cleanup has the arguments of the command that does
+	// so if the run is killed.
+	remove  runonce.Removal
+	cleanup []string
 
 	engine backend.Engine // nil until it is open
 	pods   *runtime.Pods
@@ -177,8 +179,19 @@ func (t *nodeTarget) importImages(ctx context.Context) error {
 	return nil
 }
 
-// enter waits for the turn of the run to plan or to stop pods.
+// enter waits for the turn of the run to plan or to stop pods, and removes what killed runs have left.
 func (t *nodeTarget) enter(ctx context.Context, run *record.Run) error {
+	if err := t.await(ctx, run); err != nil {
+		return err
+	}
+	if _, err := t.removeKilled(ctx); err != nil {
+		t.log.Warn("the next run tries again", "error", err)
+	}
+	return nil
+}
+
+// await waits for the turn of the run to plan or to stop pods.
+func (t *nodeTarget) await(ctx context.Context, run *record.Run) error {
 	defer t.display.Wait("waiting for another run that plans or stops pods")()
 	if err := run.Enter(ctx); err != nil {
 		return unusable(err)
@@ -303,7 +316,8 @@ func (t *nodeTarget) clean(ctx context.Context, o cleanup) (err error) {
 	}
 	if o.all {
 		defer t.display.Wait("removing what pods have left")()
-		err = t.afterError(errors.Join(t.owner.Sweep(), t.engine.Cleanup(ctx)), err)
+		_, kerr := t.removeKilled(ctx)
+		err = t.afterError(errors.Join(kerr, t.owner.Sweep(), t.engine.Cleanup(ctx)), err)
 	}
 	return err
 }

@@ -109,9 +109,10 @@ type runCommand struct {
 	metricsFlags
 	followFlags
 	interactiveFlags
+	removalFlags
 	maxRestarts                                int
 	timeout                                    time.Duration
-	failFast, remove                           bool
+	failFast                                   bool
 	exitCodeFrom, junitFile, logsTo, timelines string
 	scheduleTimeout                            time.Duration
 
@@ -134,7 +135,6 @@ func (p *program) runCommand() *cli.Command {
 			numberFlag(&c.maxRestarts, categoryRun, "restart a container up to `N` times after crashes", "max-restarts", runonce.DefaultMaxRestarts),
 			&cli.DurationFlag{Name: "timeout", Destination: &c.timeout, Category: categoryRun, Usage: "end the run, including --rm, after this `DURATION`", DefaultText: "no limit"},
 			boolFlag(&c.failFast, categoryRun, "end the run when the first pod has failed", "fail-fast"),
-			boolFlag(&c.remove, categoryRun, "remove the started pods at the end of the run", "rm"),
 			textFlag(&c.exitCodeFrom, categoryReport, "wait for the end of `POD[/CONTAINER]` and exit with its exit code", "exit-code-from", ""),
 			textFlag(&c.junitFile, categoryReport, "write a JUnit report to `FILE`", "junit", ""),
 			textFlag(&c.logsTo, categoryReport, "write the log of each container to a file in `DIR`", "logs-to", ""),
@@ -142,13 +142,13 @@ func (p *program) runCommand() *cli.Command {
 			durationFlag(&c.scheduleTimeout, categoryCluster, "reject a pod that has no node after this `DURATION`", "schedule-timeout", defaultScheduleTimeout),
 			p.quietFlag(),
 		},
-	}, c, &c.podFlags, &c.startFlags, &c.earlierFlags, &c.outputFlags, &c.clusterFlags, &c.creationFlags, &c.queueFlags, &c.metricsFlags, &c.followFlags, &c.interactiveFlags)
+	}, c, &c.podFlags, &c.startFlags, &c.earlierFlags, &c.outputFlags, &c.clusterFlags, &c.creationFlags, &c.queueFlags, &c.metricsFlags, &c.followFlags, &c.interactiveFlags, &c.removalFlags)
 }
 
 // options returns how the plan is carried out.
 func (c *runCommand) options() runonce.Options {
 	o := c.startFlags.options(c.console, c.backoff)
-	o.Timeout, o.FailFast, o.Remove, o.MaxRestarts = c.timeout, c.failFast, c.remove, &c.maxRestarts
+	o.Timeout, o.FailFast, o.Remove, o.MaxRestarts = c.timeout, c.failFast, c.removal(), &c.maxRestarts
 	return o
 }
 
@@ -235,9 +235,10 @@ func (c *runCommand) openTarget(args []string, o *runonce.Options) (target, erro
 		}
 	}
 	machine := c.planner(engine, planning)
-	machine.copies, machine.follows, machine.interacts, machine.trace, machine.remove = &c.copies, c.followFlags.wanted(), c.interactiveFlags.stdin, c.meter.traced(o.Trace.Record), c.remove
+	machine.copies, machine.follows, machine.interacts, machine.trace, machine.remove = &c.copies, c.followFlags.wanted(), c.interactiveFlags.stdin, c.meter.traced(o.Trace.Record), c.removal()
+	machine.cleanup = c.cleanupArguments(&c.engineFlags, &c.pluginFlags)
 	return c.target(&c.clusterFlags, machine, clusterOptions{
-		namespace: c.podNamespace, createNamespace: c.createNamespace, scheduleTimeout: c.scheduleTimeout, remove: c.remove,
+		namespace: c.podNamespace, createNamespace: c.createNamespace, scheduleTimeout: c.scheduleTimeout, remove: c.all,
 		planning: planning, trace: o.Trace,
 	})
 }
@@ -264,10 +265,7 @@ func (c *runCommand) carryOut(ctx context.Context, t target, plan admit.Plan, o 
 		c.concluded(ctx, slices.Concat(results, invalid))
 		c.copyLogs(ctx, results, t)
 	}
-	c.display.OnInterrupt(progress.EffectReport)
-	if c.remove {
-		c.display.OnInterrupt(progress.EffectRemove)
-	}
+	c.display.OnInterrupt(c.effect())
 	results := runonce.Run(ctx, t.runtime(), plan, o)
 	shown()
 	seen(results)
@@ -276,13 +274,24 @@ func (c *runCommand) carryOut(ctx context.Context, t target, plan admit.Plan, o 
 	return results
 }
 
+// effect returns what an interrupt does.
+func (c *runCommand) effect() progress.Effect {
+	switch {
+	case c.removal() == runonce.RemoveNone:
+		return progress.EffectReport
+	case c.onCluster() || c.io.Program == "":
+		return progress.EffectRemove
+	}
+	return progress.EffectHandOver
+}
+
 // concluded tells the service manager that the pods have reached their goal, if they have, and that
 // the run removes them.
 func (c *runCommand) concluded(ctx context.Context, results []runonce.Result) {
 	if report.ExitCode(results, 0) == report.ExitOK && ctx.Err() == nil {
 		c.display.Ready()
 	}
-	if c.remove {
+	if c.removal() != runonce.RemoveNone {
 		c.display.Stopping()
 	}
 }

@@ -64,6 +64,50 @@ func (t Tree) AdoptShim(ctx context.Context, pod types.UID, pid int) error {
 	return nil
 }
 
+func isShims(name string) bool { return name == "shims" || strings.HasSuffix(name, "-shims.scope") }
+
+// LeaveShims moves this process, if a shim has started it, out of the shims' cgroup, which lasts no longer than they do, to
+// where the first process of the machine is.
+func (t Tree) LeaveShims() error {
+	own, err := memberships("/proc/self/cgroup")
+	if err != nil {
+		return err
+	}
+	first, err := memberships("/proc/1/cgroup")
+	if err != nil {
+		return err
+	}
+	for controller, root := range t.dirs {
+		if t.V2 || controller == unified {
+			controller = ""
+		}
+		if !isShims(path.Base(own[controller])) {
+			continue
+		}
+		if err := writeFile(filepath.Join(root, first[controller], "cgroup.procs"), strconv.Itoa(os.Getpid())); err != nil {
+			return fmt.Errorf("leaving cgroup %s: %w", own[controller], err)
+		}
+	}
+	return nil
+}
+
+// memberships returns the cgroup of a process by controller, "" for that of version 2, from its file in /proc.
+func memberships(file string) (map[string]string, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the cgroups of a process: %w", err)
+	}
+	all := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		if f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3); len(f) == 3 {
+			for controller := range strings.SplitSeq(f[1], ",") {
+				all[controller] = f[2]
+			}
+		}
+	}
+	return all, nil
+}
+
 // enter moves a process into the cgroup p, in every hierarchy that has it.
 func (t Tree) enter(p string, pid int) error {
 	var err error
@@ -97,7 +141,7 @@ func (t Tree) empty(p string) (bool, error) {
 		if err != nil || len(below) == 0 {
 			return err == nil, err
 		}
-		if len(below) > 1 || below[0] != "shims" && !strings.HasSuffix(below[0], "-shims.scope") {
+		if len(below) > 1 || !isShims(below[0]) {
 			return false, nil
 		}
 		busy := false

@@ -24,7 +24,7 @@ type streams struct {
 // shim starts our logger, but then supports neither input nor terminals: for these the logger
 // is started here, at the other end of pipes.
 func (e *Engine) streams(ctx context.Context, s *session, c engine.ContainerConfig, thirdParty bool) (streams, error) {
-	out := protocol.Output{LogPath: c.LogPath, RecordPath: e.recordPath(c.ID), Journal: e.o.Journal, NoteBundle: s.shims == nil}
+	out := protocol.Output{LogPath: c.LogPath, RecordPath: e.recordPath(c.ID), Journal: e.o.Journal, NoteBundle: s.shims == nil, RunFile: c.RunFile}
 	if c.Stdin || terminal(c) {
 		out.AttachPath, out.Input, out.InputOnce = e.attachPath(c.ID), c.Stdin, c.StdinOnce
 	}

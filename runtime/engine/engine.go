@@ -118,6 +118,9 @@ type ContainerConfig struct {
 	// Last is the exit of the instance before this one, nil for the first. The engine keeps it
 	// with the container, so that it outlives this process.
 	Last *Exit
+	// RunFile is the file of a run that removes the pod at its end (package flock). If it is killed, the engine's processes
+	// beside the container see to that. Empty for none.
+	RunFile string
 }
 
 // State is what the engine knows of a container's process.

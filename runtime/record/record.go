@@ -96,6 +96,9 @@ type Owner struct {
 	Lost    bool                 `json:"lost,omitempty"`
 	By      types.NamespacedName `json:"by,omitzero"`
 	Process string               `json:"process,omitempty"`
+	// Removes is set if the run has started the pod and removes it at its end, or only with some outcomes: it is then the
+	// run's word for that.
+	Removes string `json:"removes,omitempty"`
 }
 
 // Start records that the pod is started now, for the first time.

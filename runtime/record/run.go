@@ -30,12 +30,17 @@ const (
 // Run is one run of the root, a process of its own. Runs plan one at a time, and count the pods
 // that other living runs own. The methods of Run are not safe for concurrent use.
 type Run struct {
+	// Removes says, in the words of the run, which of the pods that it starts it removes at its end; "" for none. Cleanup is
+	// what others do if it is killed, nil for nothing. Both must be set before Reserve.
+	Removes string
+	Cleanup *flock.Cleanup
+
 	store *Store
 	plan  *os.File // locked while it is this run's turn to plan
 	alive *os.File // locked while this run lives
 	pods  []types.UID
 	// before is the run of this process before this one, which owns its pods if this one fails.
-	before string
+	before *identity
 }
 
 // NewRun returns a run that owns nothing yet.
@@ -123,15 +128,11 @@ func (r *Run) Reserve(pods []*v1.Pod) (err error) {
 			err = errors.Join(fmt.Errorf("recording the admitted pods: %w", err), r.Abandon())
 		}
 	}()
-	r.before = r.store.owner()
-	if r.alive, err = os.CreateTemp(r.store.runs(), "run-"); err != nil {
+	r.before = r.store.run.Load()
+	if r.alive, err = flock.CreateRun(r.store.runs(), r.Cleanup); err != nil {
 		return err
 	}
-	if _, err = flock.Lock(r.alive); err != nil {
-		return err
-	}
-	owner := filepath.Base(r.alive.Name())
-	r.store.run.Store(&owner)
+	r.store.run.Store(&identity{filepath.Base(r.alive.Name()), r.Removes})
 	return r.reserve(pods)
 }
 
@@ -227,7 +228,8 @@ func (r *Run) Revoke(pod, by *v1.Pod) error {
 	return nil
 }
 
-// Close ends the run: it leaves, and removes the records of what it has not started.
+// Close ends the run: it leaves, and removes the records of what it has not started. What it has not removed, although it
+// would have, stays.
 func (r *Run) Close() error {
 	errs := []error{r.Leave()}
 	if r.alive != nil {
@@ -235,6 +237,9 @@ func (r *Run) Close() error {
 		r.alive = nil
 		for _, uid := range r.pods {
 			errs = append(errs, r.store.sweepPod(uid))
+			if r.Removes != "" {
+				errs = append(errs, r.store.Release(uid))
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -244,7 +249,7 @@ func (r *Run) Close() error {
 // goes on.
 func (r *Run) Abandon() error {
 	if r.alive != nil {
-		r.store.run.Store(&r.before)
+		r.store.run.Store(r.before)
 	}
 	return r.Close()
 }
@@ -297,8 +302,8 @@ func (s *Store) lost(p *Pod) bool { return p.Owners[s.owner()].Lost }
 
 // owner is the name of this process's run, "" for none yet.
 func (s *Store) owner() string {
-	if name := s.run.Load(); name != nil {
-		return *name
+	if run := s.run.Load(); run != nil {
+		return run.name
 	}
 	return ""
 }
@@ -321,8 +326,8 @@ func (s *Store) ownedByOthers(p *Pod) bool {
 	return false
 }
 
-// sweep removes what killed runs have left: their locks, and the records of pods that they have
-// not started. The caller holds the lock for planning.
+// sweep removes what killed runs have left: their locks, unless they have something to remove, and the records of pods that
+// they have not started. The caller holds the lock for planning.
 func (s *Store) sweep() error {
 	entries, err := os.ReadDir(s.runs())
 	if err != nil {
@@ -333,7 +338,14 @@ func (s *Store) sweep() error {
 		if held, err := isLocked(path); err != nil || held || e.Name() == planLock {
 			continue
 		}
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		cleanup, err := flock.ReadCleanup(path)
+		if len(cleanup.Command) > 0 {
+			continue
+		}
+		if err == nil {
+			err = os.Remove(path)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}

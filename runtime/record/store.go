@@ -41,7 +41,7 @@ type Store struct {
 	root  string
 	state string
 
-	run atomic.Pointer[string] // the name of this process's run, set by Reserve before any pod is started
+	run atomic.Pointer[identity] // this process's run, set by Reserve before any pod is started
 
 	mu    sync.Mutex // guards cache; held while a record is changed
 	cache map[types.UID]cached

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"sync"
 	"syscall"
 
+	"github.com/runonce/runonce/internal/flock"
 	"github.com/runonce/runonce/runtime/shim/attach"
 	"github.com/runonce/runonce/runtime/shim/protocol"
 )
@@ -28,6 +30,9 @@ func runLogger(uri string) error {
 	}
 	if err := os.WriteFile(out.LoggingPath(), nil, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("starting the logger: %w", err), w.Close())
+	}
+	if out.RunFile != "" {
+		go func() { _ = flock.FollowRun(out.RunFile, cleanAfterRun) }() // else the next run does it
 	}
 	var attached *attach.Server
 	if out.AttachPath != "" {
@@ -53,4 +58,13 @@ func runLogger(uri string) error {
 	copies.Go(func() { errs[1] = w.Copy("stderr", attached.Tee(os.NewFile(4, "stderr"), attach.Stderr)) })
 	copies.Wait()
 	return errors.Join(errs[0], errs[1], w.Close(), attached.Close(), os.Remove(out.LoggingPath()))
+}
+
+// cleanAfterRun runs a command that outlives this logger.
+func cleanAfterRun(command []string, inherits *os.File) error {
+	c := exec.Cmd{
+		Path: command[0], Args: command, Env: []string{"PATH=" + os.Getenv("PATH")}, ExtraFiles: []*os.File{inherits},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	return c.Run()
 }

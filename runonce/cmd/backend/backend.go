@@ -166,6 +166,15 @@ func (o Options) detect() (cgroup.Tree, ocispec.Host, error) {
 	return tree, detected, err
 }
 
+// LeaveShims moves this process, if a shim has started it, out of the cgroup that is removed with the last shim.
+func LeaveShims() error {
+	tree, err := cgroup.Detect(cgroup.Root)
+	if err != nil {
+		return err
+	}
+	return tree.LeaveShims()
+}
+
 // hasSELinux says whether an SELinux policy is loaded.
 func hasSELinux() bool {
 	_, err := os.Stat("/sys/fs/selinux/enforce")

@@ -2,6 +2,7 @@ package progress
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/runonce/runonce/internal/podspec"
@@ -16,12 +17,13 @@ type Effect int
 
 // The effects.
 const (
-	effectNone    Effect = iota // the command ends at once
-	EffectReport                // a run reports its pods
-	EffectRemove                // a run removes its pods
-	EffectStop                  // all pods are stopped, also those of earlier runs
-	EffectLeave                 // the pods are left as they are
-	EffectAbandon               // down no longer waits for pods
+	effectNone     Effect = iota // the command ends at once
+	EffectReport                 // a run reports its pods
+	EffectRemove                 // a run removes its pods
+	EffectHandOver               // a run removes its pods, or others do if it exits before
+	EffectStop                   // all pods are stopped, also those of earlier runs
+	EffectLeave                  // the pods are left as they are
+	EffectAbandon                // down no longer waits for pods
 )
 
 // OnInterrupt sets what an interrupt does from now on.
@@ -43,7 +45,7 @@ func (d *Display) Interrupted() {
 		return
 	case d.effect == EffectAbandon:
 		text = `not waiting for the pods that are still stopping, "runonce down" removes them; a second signal exits at once`
-	case d.effect == EffectRemove && some:
+	case (d.effect == EffectRemove || d.effect == EffectHandOver) && some:
 		text = fmt.Sprintf("removing the pods of this run, which takes up to %s; a second signal exits at once, without waiting for them", seconds(grace))
 	case d.effect == EffectStop && some:
 		text = fmt.Sprintf("stopping the pods, which takes up to %s; a second signal exits at once, without waiting for them", seconds(grace))
@@ -63,17 +65,7 @@ func (d *Display) Exiting() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.screen.clear()
-		text := "interrupted again: exiting at once"
-		left, stopping := d.pods.left()
-		if len(left) > 0 {
-			text += ", pods are left as they are: " + list(left, ", ")
-		}
-		if len(stopping) > 0 {
-			text += ", pods were told to stop: " + list(stopping, ", ")
-		}
-		if len(left)+len(stopping) > 0 {
-			text += `; "runonce ps" shows them, "runonce down" removes them`
-		}
+		text := "interrupted again: exiting at once" + d.leaves()
 		if d.only != nil {
 			d.only.Error(text)
 			return
@@ -85,6 +77,24 @@ func (d *Display) Exiting() {
 	case <-printed:
 	case <-time.After(lastLineTimeout):
 	}
+}
+
+// leaves says what becomes of the pods when the command exits at once.
+func (d *Display) leaves() string {
+	left, stopping := d.pods.left()
+	var text string
+	switch {
+	case len(left)+len(stopping) == 0:
+		return ""
+	case d.effect == EffectHandOver:
+		return ", pods are removed in the background: " + list(slices.Concat(left, stopping), ", ") + `; "runonce ps" shows those that are left`
+	case len(left) > 0:
+		text += ", pods are left as they are: " + list(left, ", ")
+	}
+	if len(stopping) > 0 {
+		text += ", pods were told to stop: " + list(stopping, ", ")
+	}
+	return text + `; "runonce ps" shows them, "runonce down" removes them`
 }
 
 // grace is how long it takes at most to stop the pods that were started, or all, and have not stopped.

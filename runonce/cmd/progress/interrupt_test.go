@@ -60,6 +60,15 @@ func TestInterruptNotice(t *testing.T) {
 			`runonce: interrupted again: exiting at once, pods were told to stop: default/a; "runonce ps" shows them, "runonce down" removes them`,
 		},
 		{
+			"a run with --rm on a machine where others remove its pods", func(e *events) {
+				e.OnInterrupt(EffectHandOver)
+				e.on("a", "Starting", "", "")
+				e.on("b", "Starting", "", "")
+				e.on("b", "Stopping", "", "")
+			}, "interrupted: removing the pods of this run, which takes up to 30s; a second signal exits at once, without waiting for them",
+			`runonce: interrupted again: exiting at once, pods are removed in the background: default/a, default/b; "runonce ps" shows those that are left`,
+		},
+		{
 			"a run with --rm that has started nothing", func(e *events) { e.OnInterrupt(EffectRemove) },
 			"interrupted: reporting the pods, which are left as they are; a second signal exits at once, without a report",
 			"runonce: interrupted again: exiting at once",

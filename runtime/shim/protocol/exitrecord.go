@@ -45,6 +45,8 @@ type Output struct {
 	AttachPath string
 	// Input says that it has an input, and InputOnce that this ends with the first one who has attached to it.
 	Input, InputOnce bool
+	// RunFile is the file of the run that removes the container's pod, if it lives until then; empty for none.
+	RunFile string
 	// NoteBundle asks for a link to the container's bundle at BundlePath: only the shim learns where a
 	// daemon has put it.
 	NoteBundle bool
@@ -56,6 +58,9 @@ func (o Output) URI() string {
 	values := url.Values{"record": {o.RecordPath}}
 	if o.Journal != "" {
 		values.Set("journal", o.Journal)
+	}
+	if o.RunFile != "" {
+		values.Set("run", o.RunFile)
 	}
 	if o.NoteBundle {
 		values.Set("bundle", "note")
@@ -115,7 +120,7 @@ func ParseOutput(uri string) (Output, bool) {
 	values := u.Query()
 	return Output{
 		LogPath: u.Path, RecordPath: values.Get("record"), Journal: values.Get("journal"), NoteBundle: values.Has("bundle"),
-		AttachPath: values.Get("attach"), Input: values.Has("input"), InputOnce: values.Get("input") == "once",
+		RunFile: values.Get("run"), AttachPath: values.Get("attach"), Input: values.Has("input"), InputOnce: values.Get("input") == "once",
 	}, true
 }
 

@@ -93,6 +93,7 @@ func (s *Service) newContainer(r *ttrpc.CreateRequest) (*container, error) {
 	c.owner = owner{int(c.options.IoUID), int(c.options.IoGID)}
 	if out, ok := protocol.ParseOutput(r.Stdout); ok {
 		c.record = out.RecordPath
+		s.follow(out.RunFile)
 		if out.NoteBundle {
 			noteBundle(c.record, r.Bundle)
 		}

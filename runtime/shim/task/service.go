@@ -33,7 +33,8 @@ type Service struct {
 
 	mu         sync.Mutex
 	containers map[string]*container
-	done       chan struct{} // closed when the shim ends
+	followed   map[string]bool // files of runs
+	done       chan struct{}   // closed when the shim ends
 }
 
 // method is a method of the service with its encoded request.
@@ -43,7 +44,7 @@ type method func(ctx context.Context, payload []byte) (ttrpc.Message, error)
 func New(namespace, address string, r *oci.Reaper, connections func() int) *Service {
 	s := &Service{
 		namespace: namespace, reaper: r, events: newPublisher(namespace, address), connections: connections,
-		containers: map[string]*container{}, done: make(chan struct{}),
+		containers: map[string]*container{}, followed: map[string]bool{}, done: make(chan struct{}),
 	}
 	s.methods = map[string]method{
 		"Create": decode(s.create), "Start": decode(s.start), "Delete": decode(s.delete), "Exec": decode(s.exec), protocol.TiedExec: decode(s.tiedExec),
