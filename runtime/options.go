@@ -104,6 +104,9 @@ type Cgroups interface {
 	// Usage returns what the pod has used, and its containers by their IDs, of which those that have no cgroup are
 	// left out. Without a cgroup of the pod the error wraps fs.ErrNotExist.
 	Usage(pod *v1.Pod, ids []string) (of podusage.Sample, containers map[string]podusage.Sample, err error)
+	// Totals returns what containers of the pod have used since their starts, by their IDs. Those that have no cgroup are
+	// left out.
+	Totals(pod *v1.Pod, ids []string) map[string]podusage.Total
 }
 
 // traced runs f and reports it to the trace.

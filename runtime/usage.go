@@ -116,3 +116,27 @@ func (s usageSample) since(before usageSample, pod *v1.Pod) podusage.Pod {
 	}
 	return out
 }
+
+// Totals returns what the pod's containers have used, by their names: of each its newest instance, as far as that is known.
+func (p *Pods) Totals(ctx context.Context, pod *v1.Pod) map[string]podusage.Total {
+	all, err := p.o.Engine.Containers(ctx, string(pod.UID))
+	if err != nil {
+		p.o.Log.Warn("could not find out what containers have used", "pod", podspec.FullName(pod), "error", err)
+	}
+	totals, ids, running := map[string]podusage.Total{}, []string{}, map[string]string{}
+	for _, c := range all { // the newest instance is the last one
+		totals[c.Name] = c.Exit.Usage
+		switch {
+		case c.State == engine.StateRunning:
+			ids, running[c.ID] = append(ids, c.ID), c.Name
+		case c.State == engine.StateCreated && c.Last != nil:
+			totals[c.Name] = c.Last.Usage
+		}
+	}
+	if len(ids) > 0 {
+		for id, used := range p.o.Cgroups.Totals(pod, ids) {
+			totals[running[id]] = used
+		}
+	}
+	return totals
+}

@@ -53,3 +53,26 @@ func TestPodUsage(t *testing.T) {
 		}
 	})
 }
+
+// TestTotals: a container that runs has used what its cgroup says, and one that has ended what its exit says, also while
+// its next instance is about to start.
+func TestTotals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNode(t)
+		n.cgroups.Total, n.engine.Used = podusage.Total{CPUSeconds: new(3.0)}, podusage.Total{PeakMemoryBytes: new(int64(7))}
+		pod := testPod(v1.RestartPolicyNever, "sleep", "exit 0")
+		p := n.pods(t.Context(), t)
+		if err := p.Sync(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		want := map[string]podusage.Total{
+			pod.Spec.Containers[0].Name: {CPUSeconds: new(3.0)},
+			pod.Spec.Containers[1].Name: {PeakMemoryBytes: new(int64(7)), OOMKills: new(int64)},
+		}
+		if diff := cmp.Diff(want, p.Totals(t.Context(), pod)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}

@@ -61,7 +61,7 @@ func bans() []ban {
 		},
 		{
 			pkg: "/runtime/engine", except: []string{"/runtime/engine/enginetest"},
-			prefixes: []string{module},
+			prefixes: []string{module + "/admit", module + "/manifests", module + "/runonce", module + "/runtime"},
 			why:      "engine only has the types that all engines share",
 		},
 		{

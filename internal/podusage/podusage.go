@@ -1,4 +1,4 @@
-// Package podusage has what pods use of processors and memory at a moment.
+// Package podusage has what pods use of processors, memory and disks, and reads it from cgroups.
 package podusage
 
 import (
@@ -12,6 +12,24 @@ type Sample struct {
 	Memory uint64        // bytes, at the moment
 	// WorkingSet is Memory without the file cache that the kernel takes back first.
 	WorkingSet uint64
+}
+
+// Total is what the processes of a container have used from its start to its end, or up to now. What the kernel does not
+// tell is nil. Its JSON is part of documents and of exit records.
+type Total struct {
+	CPUSeconds      *float64 `json:"cpuSeconds,omitempty"`      // of all processors together
+	PeakMemoryBytes *int64   `json:"peakMemoryBytes,omitempty"` // the most memory at a time, with the cache of its files
+	ReadBytes       *int64   `json:"readBytes,omitempty"`       // from block devices
+	WrittenBytes    *int64   `json:"writtenBytes,omitempty"`    // to block devices
+	OOMKills        *int64   `json:"oomKills,omitempty"`        // processes that the kernel has killed for want of memory
+}
+
+// Killed returns how many processes were killed for want of memory, as far as that is known.
+func (t Total) Killed() int64 {
+	if t.OOMKills == nil {
+		return 0
+	}
+	return *t.OOMKills
 }
 
 // Since returns what is used, by a sample and the one that was taken this time before.

@@ -1,14 +1,8 @@
 package cgroup
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -16,17 +10,16 @@ import (
 )
 
 // Usage returns what the pod has used since its cgroup was created, and those of its containers that have the IDs. One
-// that has no cgroup any more is left out; if the pod has none, the error wraps fs.ErrNotExist. The working set is
-// computed as by cAdvisor (container/libcontainer/handler.go, setMemoryStats).
+// that has no cgroup any more is left out; if the pod has none, the error wraps fs.ErrNotExist.
 func (t Tree) Usage(pod *v1.Pod, ids []string) (of podusage.Sample, containers map[string]podusage.Sample, err error) {
 	at := t.locate(pod).path
-	if of, err = t.usage(at); err != nil {
+	if of, err = t.cgroup(at).Sample(); err != nil {
 		return podusage.Sample{}, nil, fmt.Errorf("reading what cgroup %s uses: %w", at, err)
 	}
 	containers = map[string]podusage.Sample{}
 	for _, id := range ids {
 		for _, dir := range within(filepath.Join(t.dirs["memory"], at), id) {
-			used, err := t.usage(filepath.Join(at, filepath.Base(dir)))
+			used, err := t.cgroup(filepath.Join(at, filepath.Base(dir))).Sample()
 			switch {
 			case err == nil:
 				containers[id] = used
@@ -38,57 +31,30 @@ func (t Tree) Usage(pod *v1.Pod, ids []string) (of podusage.Sample, containers m
 	return of, containers, nil
 }
 
-// usage reads what the cgroup with the path has used.
-func (t Tree) usage(at string) (u podusage.Sample, err error) {
-	cpu, memory := filepath.Join(t.dirs["cpu"], at), filepath.Join(t.dirs["memory"], at)
-	var used, inactive uint64
-	field := "inactive_file"
-	if t.V2 {
-		used, err = readField(filepath.Join(cpu, "cpu.stat"), "usage_usec")
-		u.CPU = time.Duration(used) * time.Microsecond
-		err = errors.Join(err, readNumber(filepath.Join(memory, "memory.current"), &u.Memory))
-	} else if t.dirs["cpuacct"] == "" {
-		return u, fmt.Errorf("the controller cpuacct is not mounted: %w", errors.ErrUnsupported)
-	} else {
-		err = readNumber(filepath.Join(t.dirs["cpuacct"], at, "cpuacct.usage"), &used)
-		u.CPU = time.Duration(used)
-		err = errors.Join(err, readNumber(filepath.Join(memory, "memory.usage_in_bytes"), &u.Memory))
-		field = "total_inactive_file"
-	}
-	if err != nil {
-		return u, err
-	}
-	inactive, err = readField(filepath.Join(memory, "memory.stat"), field)
-	u.WorkingSet = u.Memory - min(u.Memory, inactive)
-	return u, err
-}
-
-// readNumber reads a file that has one number.
-func readNumber(path string, to *uint64) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if *to, err = strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
-}
-
-// readField reads a number of a file that has a name and a number in each line.
-func readField(path, name string) (uint64, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if field, value, ok := strings.Cut(line, " "); ok && field == name {
-			n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
-			if err != nil {
-				return 0, fmt.Errorf("%s: %s: %w", path, name, err)
+// Totals returns what the pod's containers with the IDs have used since they were started. One that has no cgroup any
+// more is left out.
+func (t Tree) Totals(pod *v1.Pod, ids []string) map[string]podusage.Total {
+	at, totals := t.locate(pod).path, map[string]podusage.Total{}
+	for _, id := range ids {
+		for _, dir := range within(filepath.Join(t.dirs["memory"], at), id) {
+			if used := t.cgroup(filepath.Join(at, filepath.Base(dir))).Total(); used != (podusage.Total{}) {
+				totals[id] = used
 			}
-			return n, nil
 		}
 	}
-	return 0, fmt.Errorf("%s has no %s: %w", path, name, fs.ErrInvalid)
+	return totals
+}
+
+// cgroup returns the directories of the cgroup with the path.
+func (t Tree) cgroup(at string) podusage.Cgroup {
+	in := func(controller string) string {
+		if t.dirs[controller] == "" {
+			return ""
+		}
+		return filepath.Join(t.dirs[controller], at)
+	}
+	if t.V2 {
+		return podusage.Cgroup{V2: true, CPU: in("cpu"), Memory: in("memory"), IO: in("io")}
+	}
+	return podusage.Cgroup{CPU: in("cpuacct"), Memory: in("memory"), IO: in("blkio")}
 }

@@ -69,6 +69,10 @@ func TestUsage(t *testing.T) {
 			if diff := cmp.Diff(map[string]podusage.Sample{"a": {CPU: 1500 * time.Millisecond, Memory: 400}}, containers); diff != "" {
 				t.Error(diff)
 			}
+			used := 1.5
+			if diff := cmp.Diff(map[string]podusage.Total{"a": {CPUSeconds: &used}}, tree.Totals(testPod("x", nil, nil), []string{"a", "gone", "never"})); diff != "" {
+				t.Error(diff)
+			}
 			if _, _, err := tree.Usage(testPod("y", nil, nil), nil); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("a pod without a cgroup: %v", err)
 			}

@@ -163,6 +163,7 @@ func (c *containerStore) exited(r protocol.Record) bool {
 		Attempt:     e.Attempt,
 		ExitCode:    r.ExitCode,
 		OOMKilled:   r.OOMKilled || e.oom,
+		Usage:       r.Usage,
 		StartedAt:   e.StartedAt,
 		FinishedAt:  r.FinishedAt,
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/runonce/runonce/internal/podusage"
 )
 
 // ErrNotFound says that an image or container does not exist. Engines wrap it.
@@ -162,6 +164,8 @@ type Exit struct {
 	Attempt     int    `json:"attempt"`
 	ExitCode    int32  `json:"exitCode"`
 	OOMKilled   bool   `json:"oomKilled,omitempty"`
+	// Usage is what the instance has used, as far as the engine tells.
+	Usage podusage.Total `json:"usage,omitzero"`
 	// Reason is the status's reason if it does not follow from the rest.
 	Reason     string    `json:"reason,omitempty"`
 	StartedAt  time.Time `json:"startedAt"`

@@ -66,7 +66,7 @@ func (b *Box) applet(c engine.ContainerConfig, name string, args []string) Behav
 		return b.flaky(c, args)
 	case "do":
 		return b.do(c, args)
-	case "sleep", "stay", "trap":
+	case "sleep", "stay", "trap", "burn":
 		life := Behavior{Runs: true}
 		switch name {
 		case "stay":

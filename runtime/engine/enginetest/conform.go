@@ -44,6 +44,7 @@ func Conform(t *testing.T, open func(t *testing.T) Subject) {
 		{"start and exit code", conformExit},
 		{"a running container is listed", conformRunning},
 		{"out of memory", conformOutOfMemory},
+		{"what a container has used", conformUsage},
 		{"output is in the log", conformLog},
 		{"stop with grace", conformStop},
 		{"stop of a process that ignores the signal", conformKill},

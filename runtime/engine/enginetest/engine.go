@@ -18,6 +18,7 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podusage"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/logs"
@@ -67,6 +68,8 @@ type Engine struct {
 	ResolveErrors map[string][]error
 	// PullTakes is how long a pull takes.
 	PullTakes time.Duration
+	// Used is what each container has used when it ends, besides its OOM kills.
+	Used podusage.Total
 	// Layers are the sizes of containers' own layers, by container name.
 	Layers map[string]int64
 	// Dir has the root directory of each container, by ID, as far as one was opened. Programs do not
@@ -176,7 +179,11 @@ func (e *Engine) exit(p *process, code int32) {
 	p.State, p.PID = engine.StateExited, 0
 	p.Exit = engine.Exit{
 		ContainerID: p.ID, Attempt: p.Attempt, ExitCode: code, OOMKilled: p.life.OOM,
-		StartedAt: p.StartedAt, FinishedAt: time.Now(),
+		StartedAt: p.StartedAt, FinishedAt: time.Now(), Usage: e.Used,
+	}
+	p.Exit.Usage.OOMKills = new(int64)
+	if p.life.OOM {
+		*p.Exit.Usage.OOMKills = 1
 	}
 	close(p.done)
 	if p.life.OOM {

@@ -7,6 +7,7 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/runonce/runonce/internal/podusage"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
 )
@@ -17,6 +18,7 @@ func TestEngineConforms(t *testing.T) {
 		e := &enginetest.Engine{
 			Dir:     t.TempDir(),
 			Program: (&enginetest.Box{}).Program,
+			Used:    podusage.Total{CPUSeconds: new(0.05)},
 			Store: map[string]engine.Image{
 				"localhost/box:1": {Ref: "localhost/box:1", ID: "sha256:1", Passwd: []byte("root:x:0:0::/:\n")},
 			},

@@ -112,6 +112,8 @@ func (s *Sandboxes) Left() []types.UID {
 
 // Cgroups remembers which pods have a cgroup.
 type Cgroups struct {
+	// Total is what each container that runs has used.
+	Total      podusage.Total
 	Processors float64 // that each container uses
 	WorkingSet uint64  // of each container, in bytes
 
@@ -161,6 +163,15 @@ func (c *Cgroups) Usage(pod *v1.Pod, ids []string) (of podusage.Sample, containe
 		of = podusage.Sample{CPU: of.CPU + each.CPU, Memory: of.Memory + each.Memory, WorkingSet: of.WorkingSet + each.WorkingSet}
 	}
 	return of, containers, nil
+}
+
+// Totals returns the same for each container.
+func (c *Cgroups) Totals(_ *v1.Pod, ids []string) map[string]podusage.Total {
+	totals := map[string]podusage.Total{}
+	for _, id := range ids {
+		totals[id] = c.Total
+	}
+	return totals
 }
 
 // Left returns the pods that still have a cgroup.

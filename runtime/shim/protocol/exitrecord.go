@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/internal/atomicfile"
+	"github.com/runonce/runonce/internal/podusage"
 	"github.com/runonce/runonce/runtime/logs"
 )
 
@@ -137,6 +138,8 @@ type Record struct {
 	// ExitCode and OOMKilled are valid once FinishedAt is set.
 	ExitCode  int32 `json:"exitCode"`
 	OOMKilled bool  `json:"oomKilled,omitempty"`
+	// Usage is what the container has used. A third-party shim, and an older one of ours, does not tell.
+	Usage podusage.Total `json:"usage,omitzero"`
 }
 
 // Ended reports whether the process has ended.

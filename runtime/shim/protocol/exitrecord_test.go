@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/runonce/runonce/internal/podusage"
 )
 
 func TestOutputTravelsAsText(t *testing.T) {
@@ -43,6 +45,7 @@ func TestRecordIsKept(t *testing.T) {
 	for _, want := range []Record{
 		{ContainerID: "a", StartedAt: begin},
 		{ContainerID: "a", StartedAt: begin, FinishedAt: begin.Add(time.Second), ExitCode: 137, OOMKilled: true},
+		{ContainerID: "a", StartedAt: begin, FinishedAt: begin, Usage: podusage.Total{CPUSeconds: new(1.5), OOMKills: new(int64)}},
 	} {
 		if err := want.Write(path); err != nil {
 			t.Fatal(err)
@@ -57,6 +60,14 @@ func TestRecordIsKept(t *testing.T) {
 		if got.Ended() != !want.FinishedAt.IsZero() {
 			t.Errorf("ended: %v", got.Ended())
 		}
+	}
+	// Records of containers whose shim is an older one do not have it.
+	old := `{"containerID":"a","startedAt":"2026-01-02T03:04:05Z","finishedAt":"2026-01-02T03:04:06Z","exitCode":1}`
+	if err := os.WriteFile(path, []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Read(path); err != nil || got.Usage != (podusage.Total{}) || got.ExitCode != 1 {
+		t.Errorf("an older record: %+v, %v", got, err)
 	}
 	left, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(left) != 1 {

@@ -13,6 +13,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"github.com/runonce/runonce/internal/podusage"
 	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
@@ -102,40 +103,34 @@ func (c cgroup) pids() []int {
 	return all
 }
 
-// kills returns how many processes the kernel has killed for want of memory.
-func (c cgroup) kills() int {
-	name := "memory.oom_control"
-	if c.v2 {
-		name = "memory.events"
-	}
-	text, _ := os.ReadFile(filepath.Join(c.dir, name))
-	return counter(string(text), "oom_kill")
+// files returns the directories in which the kernel counts what the cgroup uses.
+func (c cgroup) files() podusage.Cgroup {
+	return podusage.Cgroup{V2: c.v2, CPU: c.in("cpuacct").dir, Memory: c.dir, IO: c.in("blkio").dir}
 }
 
-// counter returns the value of a name in lines of names and values, 0 without it.
-func counter(text, name string) int {
-	for line := range strings.Lines(text) {
-		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
-			n, _ := strconv.Atoi(f[1])
-			return n
-		}
+// in returns the same cgroup in the hierarchy of a controller, with version 2 the only one.
+func (c cgroup) in(controller string) cgroup {
+	if !c.v2 {
+		c.dir = strings.Replace(c.dir, "/memory/", "/"+controller+"/", 1)
 	}
-	return 0
+	return c
+}
+
+// total returns what the processes in the cgroup have used, nothing without one.
+func (c cgroup) total() (t podusage.Total) {
+	if c.dir != "" {
+		t = c.files().Total()
+	}
+	return t
 }
 
 // metrics returns what the processes in the cgroup use.
 func (c cgroup) metrics() *ttrpc.Metrics {
-	m := &ttrpc.Metrics{V2: c.v2}
+	used, _ := c.files().Sample()
+	m := &ttrpc.Metrics{V2: c.v2, PIDs: c.in("pids").number("pids.current"), CPU: used.CPU.Nanoseconds(), Memory: int64(used.Memory)}
 	if c.v2 {
-		m.PIDs, m.Memory = c.number("pids.current"), c.number("memory.current")
-		text, _ := os.ReadFile(filepath.Join(c.dir, "cpu.stat"))
-		m.CPU = int64(counter(string(text), "usage_usec"))
-		return m
+		m.CPU = used.CPU.Microseconds()
 	}
-	in := func(controller string) cgroup {
-		return cgroup{dir: strings.Replace(c.dir, "/memory/", "/"+controller+"/", 1)}
-	}
-	m.PIDs, m.CPU, m.Memory = in("pids").number("pids.current"), in("cpuacct").number("cpuacct.usage"), c.number("memory.usage_in_bytes")
 	return m
 }
 
@@ -153,7 +148,7 @@ type oomWatch struct {
 	file *os.File // readable when something has happened
 
 	mu   sync.Mutex
-	seen int
+	seen int64
 }
 
 // watchOOM watches the cgroup of a process. Without one, nothing is ever told.
@@ -210,7 +205,7 @@ func (w *oomWatch) look() bool {
 	if w.dir == "" {
 		return false
 	}
-	if n := w.kills(); n > w.seen {
+	if n, err := w.files().OOMKills(); err == nil && n > w.seen {
 		w.seen = n
 		w.tell()
 	}

@@ -29,20 +29,6 @@ func TestCgroupPath(t *testing.T) {
 	}
 }
 
-func TestCounter(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]int{
-		"low 0\nhigh 0\nmax 8\noom 2\noom_kill 1\noom_group_kill 0\n": 1,
-		"oom_kill_disable 0\nunder_oom 0\noom_kill 12\n":              12,
-		"oom_kill_disable 0\nunder_oom 0\n":                           0,
-		"":                                                            0,
-	} {
-		if got := counter(text, "oom_kill"); got != want {
-			t.Errorf("%q: %d", text, got)
-		}
-	}
-}
-
 // TestLook: each time that memory runs out is told once, also when nobody has looked before the
 // end.
 func TestLook(t *testing.T) {

@@ -277,6 +277,7 @@ func (c *container) stateOf(p *containerProcess) uint32 {
 // exited makes the end of the first process known, once all others have ended, the log is
 // complete and the exit recorded.
 func (s *Service) exited(ctx context.Context, c *container, e oci.Exit) {
+	used := c.oom.total() // before systemd removes a cgroup without processes
 	// What was told before has to be told first.
 	c.starting.Lock()
 	defer c.starting.Unlock()
@@ -285,7 +286,7 @@ func (s *Service) exited(ctx context.Context, c *container, e oci.Exit) {
 	}
 	c.awaitExecs()
 	c.init.streams.drain(drainTimeout)
-	r := protocol.Record{ContainerID: c.id, ExitCode: int32(e.Status), FinishedAt: e.At, OOMKilled: c.oom.look(), StartedAt: c.started}
+	r := protocol.Record{ContainerID: c.id, ExitCode: int32(e.Status), FinishedAt: e.At, OOMKilled: c.oom.look(), Usage: used, StartedAt: c.started}
 	c.oom.stop()
 	recorded := c.record != ""
 	if recorded && !c.started.IsZero() { // what never started has not exited
