@@ -244,6 +244,21 @@ func (p *pod) fillContainers(ctx context.Context) {
 			}
 		}
 	}
+	if len(statuses) > 0 {
+		AddUsage(ctx, p.r.rt, p.pod, p.res.Containers)
+	}
+}
+
+// AddUsage fills in what the containers of the pod have used, if from, a Runtime or an Observer, is a Totaler.
+func AddUsage(ctx context.Context, from any, pod *v1.Pod, containers []Container) {
+	rt, ok := from.(Totaler)
+	if !ok {
+		return
+	}
+	totals := rt.Totals(ctx, pod)
+	for i := range containers {
+		containers[i].Usage = totals[containers[i].Name]
+	}
 }
 
 // Containers returns the state of each container of a pod with its status, and where the logs are.

@@ -12,6 +12,7 @@ import (
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/podevent"
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/internal/podusage"
 )
 
 // Runtime runs pods on this node. It is safe for concurrent use by different pods.
@@ -103,6 +104,12 @@ type Digester interface {
 	// Digests returns the digests of the images that containers of the pod were made from, by
 	// container name.
 	Digests(ctx context.Context, pod *v1.Pod) map[string]string
+}
+
+// Totaler is a Runtime, or an Observer, that knows what containers have used.
+type Totaler interface {
+	// Totals returns what the containers of the pod have used, by container name.
+	Totals(ctx context.Context, pod *v1.Pod) map[string]podusage.Total
 }
 
 // Eventer is a Runtime that knows the events of its pods.
@@ -231,10 +238,12 @@ type Container struct {
 	State    string `json:"state"`                          // Waiting, Running or Terminated
 	ExitCode *int32 `json:"exitCode" jsonschema:"nullable"` // of the current or last termination; null if it never ended
 	// ExitReason is how it ended then: Completed, Error, OOMKilled, StartError, ...
-	ExitReason string   `json:"exitReason,omitempty"`
-	Restarts   int      `json:"restarts"`
-	LogPath    string   `json:"logPath"`
-	LogTail    []string `json:"logTail"` // last lines of a failed container's log
+	ExitReason string `json:"exitReason,omitempty"`
+	Restarts   int    `json:"restarts"`
+	// Usage is what the current or last instance has used, as far as the kernel tells; left out if nothing is known.
+	Usage   podusage.Total `json:"usage,omitzero"`
+	LogPath string         `json:"logPath"`
+	LogTail []string       `json:"logTail"` // last lines of a failed container's log
 	// Output has the last lines of the log of another one, if Options ask for them.
 	Output []string `json:"-"`
 }

@@ -227,6 +227,7 @@ func (p *waitingPod) result(ctx context.Context) Result {
 		if res.Containers, err = Containers(p.pod, p.w.o.Logs, !res.Outcome.AtGoal() && res.Outcome != Removed); err != nil {
 			p.w.o.Logger.WarnContext(ctx, "could not read the end of a log", "error", err)
 		}
+		AddUsage(ctx, p.w.obs, p.pod, res.Containers)
 	}
 	res.Status.Phase = cmp.Or(res.Status.Phase, v1.PodPending)
 	return res

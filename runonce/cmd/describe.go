@@ -131,6 +131,7 @@ func (c *describeCommand) completeOne(ctx context.Context, t target, d *report.D
 	var err error
 	d.Containers, err = runonce.Containers(d.Pod, t.logs(), false)
 	warn("logs", err)
+	runonce.AddUsage(ctx, t.runtime(), d.Pod, d.Containers)
 	if rt, ok := t.runtime().(runonce.Eventer); ok {
 		d.Events, err = rt.Events(ctx, d.Pod)
 		warn("events", err)

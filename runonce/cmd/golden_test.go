@@ -91,6 +91,8 @@ func canonicalCell(title, cell string, exact bool) string {
 	switch {
 	case title == "IP" && (cell != "-" || !exact):
 		return "IP"
+	case title == "CPU", title == "PEAK MEMORY": // the story of what is used has those
+		return title
 	case exact:
 	case title == "TIME" || title == "AGE":
 		return "TIME"
@@ -114,7 +116,8 @@ func canonicalJSON(key string, value any, exact bool) any {
 			return map[string]any{"phase": v["phase"]}
 		}
 		delete(v, "podEvents") // the story of events has those
-		if !exact {            // a cluster does not tell the digest
+		delete(v, "usage")
+		if !exact { // a cluster does not tell the digest
 			delete(v, "digest")
 		}
 		for k, field := range v {

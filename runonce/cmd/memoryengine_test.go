@@ -20,6 +20,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/podusage"
 	"github.com/runonce/runonce/internal/testing/testimages"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/cmd/backend"
@@ -63,11 +64,12 @@ func newMemory(t *testing.T) *memory {
 		}
 	}
 	root := t.TempDir()
+	used := podusage.Total{CPUSeconds: new(0.25), PeakMemoryBytes: new(int64(40 << 20)), ReadBytes: new(int64(3 << 10)), WrittenBytes: new(int64)}
 	return &memory{
 		root:      root,
-		engine:    &enginetest.Engine{Program: (&enginetest.Box{}).Program, Store: store, Dir: filepath.Join(root, "containers")},
+		engine:    &enginetest.Engine{Program: (&enginetest.Box{}).Program, Store: store, Dir: filepath.Join(root, "containers"), Used: used},
 		sandboxes: &enginetest.Sandboxes{Records: record.Open(root, filepath.Join(root, "state"))},
-		cgroups:   &enginetest.Cgroups{Processors: 0.25, WorkingSet: 32 << 20},
+		cgroups:   &enginetest.Cgroups{Processors: 0.25, WorkingSet: 32 << 20, Total: used},
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/internal/podusage"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runtime/record"
 )
@@ -104,6 +105,14 @@ func (o *nodeObserver) Observe(ctx context.Context, pod *v1.Pod) (runonce.Observ
 		Pod: &now, Managed: state.Watched, Undecided: o.t.records.IsWatched(r) && state.Outcome == "",
 		Outcome: state.Outcome, Reason: state.Reason, Message: state.Message,
 	}, err
+}
+
+// Totals returns what the pod's containers have used, unless only its existence matters.
+func (o *nodeObserver) Totals(ctx context.Context, pod *v1.Pod) map[string]podusage.Total {
+	if o.existence {
+		return nil
+	}
+	return o.t.pods.Totals(ctx, pod)
 }
 
 // Changes looks for a change of the record and of who owns the pod, besides what happens to the containers.

@@ -43,7 +43,7 @@ func (c *psCommand) run(ctx context.Context, args []string) error {
 	if states, err = c.wanted(states, args); err != nil {
 		return err
 	}
-	c.addContainers(states, t.logs())
+	c.addContainers(ctx, states, t)
 	if rt, ok := t.runtime().(runonce.Recorder); ok && c.output != "table" && c.output != "wide" {
 		c.addEvents(ctx, states, rt)
 	}
@@ -76,14 +76,15 @@ func (c *psCommand) wanted(all []report.PodState, args []string) ([]report.PodSt
 	return states, nil
 }
 
-// addContainers adds the containers of the pods, with the last lines of their logs if the pod was named.
-func (c *psCommand) addContainers(states []report.PodState, logs runonce.Logs) {
+// addContainers adds the containers of the pods and what they have used, with the last lines of their logs if the pod was named.
+func (c *psCommand) addContainers(ctx context.Context, states []report.PodState, t target) {
 	for i := range states {
 		s := &states[i]
 		var err error
-		if s.Containers, err = runonce.Containers(s.Pod, logs, s.Named && s.Pod.Status.Phase != v1.PodSucceeded); err != nil {
+		if s.Containers, err = runonce.Containers(s.Pod, t.logs(), s.Named && s.Pod.Status.Phase != v1.PodSucceeded); err != nil {
 			c.log.Warn("could not read the end of a log", "error", err)
 		}
+		runonce.AddUsage(ctx, t.runtime(), s.Pod, s.Containers)
 	}
 }
 

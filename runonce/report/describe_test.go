@@ -40,7 +40,9 @@ func TestDescribe(t *testing.T) {
 	d.Node = "host"
 	d.PodState = decided(d.PodState, runonce.Failed, "CrashLoopBackOff", "gave up\nafter 3 restarts")
 	d.Digests = map[string]string{"main": "sha256:5678", "proxy": "sha256:aa"}
-	d.PodState.Containers = []runonce.Container{{Name: "main", LogPath: "/var/log/pods/main/3.log"}}
+	d.PodState.Containers = []runonce.Container{{Name: "main", LogPath: "/var/log/pods/main/3.log", Usage: podusage.Total{
+		CPUSeconds: new(61.5), PeakMemoryBytes: new(int64(41<<20 + 1)), ReadBytes: new(int64), OOMKills: new(int64(2)),
+	}}}
 	d.Usage = &podusage.Pod{Containers: []podusage.Container{{Name: "proxy", Usage: podusage.Usage{CPUMillicores: 12, MemoryBytes: 34 << 20}}}}
 	d.Services = []*v1.Service{
 		{ObjectMeta: metav1.ObjectMeta{Name: "dns"}, Spec: v1.ServiceSpec{ClusterIP: "None"}},

@@ -65,13 +65,7 @@ func (s *sections) container(c *v1.Container, status *v1.ContainerStatus, d *Des
 		}
 	}
 	s.resources(level, &c.Resources)
-	if d.Usage != nil {
-		if used, ok := d.Usage.Of(c.Name); ok {
-			s.line(level, "Usage:")
-			s.line(level+1, "cpu:", cpuText(used))
-			s.line(level+1, "memory:", memoryText(used))
-		}
-	}
+	s.usage(c.Name, d)
 	for _, probe := range []struct {
 		title string
 		of    *v1.Probe
@@ -82,6 +76,38 @@ func (s *sections) container(c *v1.Container, status *v1.ContainerStatus, d *Des
 	}
 	s.environment(c, d)
 	s.mounts(c)
+}
+
+// usage is what the container uses now, and what it has used in all.
+func (s *sections) usage(name string, d *Description) {
+	var lines [][2]string
+	if d.Usage != nil {
+		if used, ok := d.Usage.Of(name); ok {
+			lines = append(lines, [2]string{"cpu:", cpuText(used)}, [2]string{"memory:", memoryText(used)})
+		}
+	}
+	for _, one := range d.Containers {
+		if used := one.Usage; one.Name == name {
+			kills := ""
+			if used.OOMKills != nil {
+				kills = strconv.FormatInt(*used.OOMKills, 10)
+			}
+			lines = append(lines, [][2]string{
+				{"cpu time:", secondsText(used)},
+				{"peak memory:", peakText(used)},
+				{"read:", bytesText(used.ReadBytes)},
+				{"written:", bytesText(used.WrittenBytes)},
+				{"OOM kills:", kills},
+			}...)
+		}
+	}
+	lines = slices.DeleteFunc(lines, func(l [2]string) bool { return l[1] == "" })
+	if len(lines) > 0 {
+		s.line(level, "Usage:")
+	}
+	for _, l := range lines {
+		s.line(level+1, l[0], l[1])
+	}
 }
 
 // ports are those of the container and of the machine.

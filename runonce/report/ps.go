@@ -15,6 +15,7 @@ import (
 
 	"github.com/runonce/runonce/internal/podevent"
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/internal/podusage"
 	"github.com/runonce/runonce/runonce"
 )
 
@@ -73,7 +74,9 @@ type PodContainer struct {
 	ExitCode   *int32 `json:"exitCode" jsonschema:"nullable"` // of the current or last termination; null if it never ended
 	ExitReason string `json:"exitReason,omitempty"`           // how it ended then: Completed, Error, OOMKilled, StartError, ...
 	Restarts   int    `json:"restarts"`
-	LogPath    string `json:"logPath,omitempty"` // of the current or last instance
+	// Usage is what the current or last instance has used, as far as the kernel tells; left out if nothing is known.
+	Usage   podusage.Total `json:"usage,omitzero"`
+	LogPath string         `json:"logPath,omitempty"` // of the current or last instance
 }
 
 // PodState is what is known of a pod of an earlier run.
@@ -140,7 +143,7 @@ func (p *Pod) addContainer(cs v1.ContainerStatus, init bool) {
 	}
 	for _, one := range p.state.Containers {
 		if one.Name == c.Name {
-			c.LogPath = one.LogPath
+			c.LogPath, c.Usage = one.LogPath, one.Usage
 		}
 	}
 	p.Containers = append(p.Containers, c)
@@ -218,6 +221,10 @@ func (p *Pod) row(now time.Time) row {
 	if p.state.Named {
 		r.problem, r.message, r.more = true, p.decision(now), p.details()
 	}
+	if kills := killLines(p.state.Pod, p.state.Containers); len(kills) > 0 {
+		// Where nothing else is wrong, the message says less than the lines.
+		r.more, r.complete = append(kills, r.more...), reason == podspec.ReasonOOMKilled && !p.state.Named && p.Outcome.AtGoal()
+	}
 	return r
 }
 
@@ -225,7 +232,7 @@ func (p *Pod) row(now time.Time) row {
 func (p Pods) wide(s Style, rows []row, now time.Time) string {
 	t := table{color: s.Color, columns: columns(
 		"NAMESPACE", "POD", "PHASE", "OUTCOME", "CONTAINER", "STATE", "READY", "EXIT CODE", "RESTARTS", "AGE", "IP", "NODE", "IMAGE",
-		"REASON", "LOG", "MESSAGE",
+		"REASON", "LOG", "CPU", "PEAK MEMORY", "MESSAGE",
 	)}
 	t.columns[2].colored, t.columns[3].colored = true, true
 	for i := range p.Pods {
@@ -239,7 +246,7 @@ func (p Pods) wide(s Style, rows []row, now time.Time) string {
 				reason = ""
 			}
 			t.add(pod.Namespace, pod.Name, pod.phase(), string(pod.Outcome), c.Name, state, strconv.FormatBool(c.Ready), code, strconv.Itoa(c.Restarts),
-				pod.age(now), strings.Join(pod.PodIPs, ","), pod.Node, c.Image, reason, c.LogPath, pod.decision(now))
+				pod.age(now), strings.Join(pod.PodIPs, ","), pod.Node, c.Image, reason, c.LogPath, secondsText(c.Usage), peakText(c.Usage), pod.decision(now))
 		}
 	}
 	return t.text()

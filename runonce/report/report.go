@@ -84,7 +84,8 @@ type Result struct {
 	// Status is the pod's status as in the Kubernetes API, version v1.
 	Status v1.PodStatus `json:"status"`
 
-	total int // containers of the spec
+	total int      // containers of the spec
+	kills []string // see killLines
 }
 
 // Phase is one step of a pod's start.
@@ -119,7 +120,7 @@ func newResult(in *runonce.Result) Result {
 		out.FinishedAt = &metav1.Time{Time: in.Finished}
 	}
 	if in.Pod != nil {
-		out.total = len(in.Pod.Spec.Containers)
+		out.total, out.kills = len(in.Pod.Spec.Containers), killLines(in.Pod, in.Containers)
 	}
 	for _, p := range in.Phases {
 		out.Phases = append(out.Phases, Phase{Name: p.Name, StartSeconds: seconds(p.Start), Seconds: seconds(p.Elapsed)})

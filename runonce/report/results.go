@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,6 +32,8 @@ func (Report) columns() []column {
 		{title: "ATTEMPTS", optional: true, usual: []string{"0", "1"}, expendable: true},
 		{title: "TIME"},
 		{title: "IP", optional: true, expendable: true},
+		{title: "CPU", wide: true},
+		{title: "PEAK MEMORY", wide: true},
 	}
 }
 
@@ -47,14 +50,19 @@ func (r *Result) row() row {
 	if r.ElapsedSeconds > 0 || r.Attempts > 0 {
 		elapsed = Elapsed(time.Duration(r.ElapsedSeconds * float64(time.Second)))
 	}
+	cpu, peak := sumUsage(r.Containers)
 	out := row{
-		PodID: r.PodID, word: string(r.Outcome), problem: r.problem(), optional: r.Optional, reason: r.Reason, message: messageOf(r.Reason, r.Message, r.PreemptedBy), more: append(r.logs(), r.events()...),
+		PodID: r.PodID, word: string(r.Outcome), problem: r.problem(), optional: r.Optional, reason: r.Reason, message: messageOf(r.Reason, r.Message, r.PreemptedBy),
+		more: slices.Concat(r.kills, r.logs(), r.events()),
+		// Of a pod at its goal, the message says less about it than the lines.
+		complete: r.Outcome.AtGoal() && r.Reason == podspec.ReasonOOMKilled && len(r.kills) > 0,
 		cells: []string{
 			r.Namespace, r.Name, string(r.Outcome), fmt.Sprintf("%d/%d", countReady(r.Status), r.total),
-			strconv.Itoa(r.Restarts), strconv.Itoa(r.Attempts), elapsed, strings.Join(r.PodIPs, ","),
+			strconv.Itoa(r.Restarts), strconv.Itoa(r.Attempts), elapsed, strings.Join(r.PodIPs, ","), cpu, peak,
 		},
 	}
 	if r.RemoveError != "" {
+		out.complete = false
 		out.reason = cmp.Or(r.Reason, "NotRemoved")
 		out.message = strings.TrimPrefix(out.message+"; not removed: "+r.RemoveError, "; ")
 	}

@@ -51,6 +51,7 @@ type column struct {
 	usual    []string
 	// expendable leaves the column out if the table would be too wide.
 	expendable bool
+	wide       bool // is in the wide style only
 	colored    bool // by outcome
 }
 
@@ -79,7 +80,7 @@ func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
 // trim leaves out the columns that the table can do without.
 func (t *table) trim() {
-	t.removeIf(func(i int) bool { return t.columns[i].optional && t.saysNothing(i) })
+	t.removeIf(func(i int) bool { return t.columns[i].wide || t.columns[i].optional && t.saysNothing(i) })
 	last := len(t.columns) - 1
 	spare := 0 // a last column without a word is left out in the end
 	if t.saysNothing(last) {

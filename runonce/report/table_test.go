@@ -8,8 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/runonce/runonce/internal/podusage"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/report"
 )
@@ -133,6 +135,65 @@ func TestTable(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestOOMKills: processes that were killed for want of memory are named, whatever became of the container. The wide style
+// has what the containers of a pod have used together, and the most memory of one.
+func TestOOMKills(t *testing.T) {
+	t.Parallel()
+	limited := func(name string, containers ...string) *v1.Pod {
+		p := pod(name, containers...)
+		p.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceMemory: resource.MustParse("64Mi")}
+		return p
+	}
+	used := func(kills int64) podusage.Total {
+		return podusage.Total{CPUSeconds: new(1.25), PeakMemoryBytes: new(kills << 20), OOMKills: &kills}
+	}
+	whole := limited("whole", "a")
+	whole.Spec.Containers[0].Resources = v1.ResourceRequirements{}
+	whole.Spec.Resources = &v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}}
+	results := []runonce.Result{
+		{
+			Pod: limited("job", "a"), Outcome: runonce.Succeeded, Reason: "OOMKilled", Message: `container "a" exited with code 0, but one of its processes was OOM-killed`,
+			Containers: []runonce.Container{{Name: "a", State: "Terminated", ExitCode: code(0), Usage: used(1)}},
+		},
+		{Pod: limited("web", "a", "b"), Outcome: runonce.Running, Containers: []runonce.Container{
+			{Name: "a", State: "Running", ExitCode: code(1), Usage: used(3)}, {Name: "b", State: "Running", Usage: used(2)},
+		}},
+		{Pod: whole, Outcome: runonce.Running, Containers: []runonce.Container{{Name: "a", State: "Running", Usage: used(1)}}},
+		{Pod: limited("fine", "a"), Outcome: runonce.Succeeded, Containers: []runonce.Container{{Name: "a", State: "Terminated", ExitCode: code(0), Usage: used(0)}}},
+		{Pod: limited("old", "a"), Outcome: runonce.Succeeded, Containers: []runonce.Container{{Name: "a", State: "Terminated", ExitCode: code(0)}}},
+	}
+	const details = `
+default/job: Succeeded, OOMKilled (pods/job.yaml:1)
+  container "a": the kernel's OOM killer ended 1 process in it (limit 64Mi); the container itself exited with 0
+
+default/web: Running (pods/web.yaml:1)
+  container "a": the kernel's OOM killer ended 3 processes in it (limit 64Mi); the container itself still runs
+  container "b": the kernel's OOM killer ended 2 processes in it (it has no limit); the container itself still runs
+
+default/whole: Running (pods/whole.yaml:1)
+  container "a": the kernel's OOM killer ended 1 process in it (limit of the pod 1Gi); the container itself still runs
+`
+	want := `POD    OUTCOME    READY  TIME  REASON
+job    Succeeded  0/1    -     OOMKilled
+web    Running    0/2    -     -
+whole  Running    0/1    -     -
+fine   Succeeded  0/1    -     -
+old    Succeeded  0/1    -     -
+` + details
+	if diff := cmp.Diff(want, tableOf(t, results...)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	var b strings.Builder
+	if err := report.New(results[1:], 0, 0).Table(&b, report.Style{Wide: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"IP  CPU    PEAK MEMORY  SOURCE", "-   2.50s  3Mi          pods/web.yaml:1", "-   1.25s  0Ki          pods/fine.yaml:1", "-   -      -            pods/old.yaml:1"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
 	}
 }
 
