@@ -39,6 +39,9 @@ type Options struct {
 	// Pull says when images are pulled, in place of their pull policies.
 	Pull image.Mode
 	Log  *slog.Logger // may be nil
+	// MakeRoom, when set, is called before an image is pulled, and with full when that has failed because the disk is
+	// full: it says whether it has removed anything, so that it may help to try again.
+	MakeRoom func(ctx context.Context, full bool) (made bool)
 	// ParallelPulls limits how many images are pulled at once; 0 means 4.
 	ParallelPulls int
 	// Trace, when set, is called after each step of a pod's start, for a timeline.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -331,7 +332,11 @@ func (i *imagePuller) fetch(ctx context.Context, pod *v1.Pod, local localImage, 
 	i.events.add(pod, "", eventPulling, "Pulling image %q", name)
 	begin := time.Now()
 	err = i.o.traced(pod.UID, "pull "+name, func() (err error) {
+		i.makeRoom(ctx, false)
 		img, err = i.o.Engine.Pull(ctx, local.name, credentials...)
+		if errors.Is(err, syscall.ENOSPC) && i.makeRoom(ctx, true) {
+			img, err = i.o.Engine.Pull(ctx, local.name, credentials...)
+		}
 		return err
 	})
 	if err == nil {
@@ -342,4 +347,9 @@ func (i *imagePuller) fetch(ctx context.Context, pod *v1.Pod, local localImage, 
 		return local.Image, nil
 	}
 	return img, err
+}
+
+// makeRoom calls MakeRoom.
+func (i *imagePuller) makeRoom(ctx context.Context, full bool) bool {
+	return i.o.MakeRoom != nil && i.o.MakeRoom(ctx, full)
 }

@@ -205,14 +205,19 @@ func existingDir(flag, dir string) error {
 // imageFlags say where the images of pods come from.
 type imageFlags struct {
 	fetchFlags
-	dirs list
-	pull string
+	dirs    list
+	pull    string
+	collect image.Thresholds
 }
 
 func (f *imageFlags) flags() []cli.Flag {
+	d := image.DefaultThresholds()
 	return append(f.fetchFlags.flags(),
 		pathsFlag(&f.dirs, categoryImages, "import from `DIR`", "images-dir", "ROOT/images"),
 		textFlag(&f.pull, categoryImages, "`WHEN` to pull: missing, always, never or newer", "pull", ""),
+		numberFlag(&f.collect.High, categoryImages, "remove unused images at `PERCENT` used", "image-gc-high-threshold", d.High),
+		numberFlag(&f.collect.Low, categoryImages, "and stop at `PERCENT`", "image-gc-low-threshold", d.Low),
+		durationFlag(&f.collect.MinAge, categoryImages, "keep images at least `DURATION`", "image-gc-min-age", d.MinAge),
 	)
 }
 
@@ -221,6 +226,9 @@ func (f *imageFlags) check() error {
 		if err := checkOneOf("pull", image.Mode(f.pull), image.Missing, image.Always, image.Never, image.Newer); err != nil {
 			return err
 		}
+	}
+	if err := f.collect.Validate(); err != nil {
+		return usagef("--image-gc-high-threshold, --image-gc-low-threshold and --image-gc-min-age: %w", err)
 	}
 	return f.fetchFlags.check()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runonce/cmd/cmdline"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/image"
@@ -143,13 +144,42 @@ func (p *program) imagesRemoveCommand() *cli.Command {
 	}, c, &c.engineFlags)
 }
 
+// imagesPruneCommand is "images prune".
+type imagesPruneCommand struct {
+	imagesDropCommand
+	all   bool
+	limit image.Thresholds
+}
+
 func (p *program) imagesPruneCommand() *cli.Command {
-	var all bool
-	c := &imagesDropCommand{program: p, choose: func(images []backend.Image, _ []string) ([]string, error) { return unused(images, all), nil }}
+	d := image.DefaultThresholds()
+	c := &imagesPruneCommand{imagesDropCommand: imagesDropCommand{program: p}}
+	c.choose = func(images []backend.Image, _ []string) ([]string, error) { return unused(images, c.all), nil }
 	return p.command(cli.Command{
 		Name: "prune", Usage: "remove all images that no pod uses, except those from archives",
-		Flags: []cli.Flag{boolFlag(&all, "", "remove those from archives as well", "all"), p.quietFlag()},
+		Description: "With --high or --low, it removes none unless the disk is too full, and only as many as necessary,\n" +
+			"those first that were not used for the longest time.",
+		Flags: []cli.Flag{
+			boolFlag(&c.all, "", "remove those from archives as well", "all"), p.quietFlag(),
+			numberFlag(&c.limit.High, "", "remove images if `PERCENT` of the disk or more are used", "high", d.High),
+			numberFlag(&c.limit.Low, "", "and only until `PERCENT` are used", "low", d.Low),
+		},
 	}, c, &c.engineFlags)
+}
+
+func (c *imagesPruneCommand) run(ctx context.Context, args []string) error {
+	limited := slices.ContainsFunc(c.invocation.Given(), func(f cli.Flag) bool {
+		return slices.Contains([]string{"high", "low"}, cmdline.FlagName(f))
+	})
+	if !limited {
+		return c.imagesDropCommand.run(ctx, args)
+	}
+	if err := c.limit.Validate(); err != nil {
+		return usagef("--high and --low: %w", err)
+	}
+	t := c.machine(c.engine(c.console))
+	defer t.close()
+	return t.pruneImages(ctx, c.limit, c.all)
 }
 
 func (c *imagesDropCommand) run(ctx context.Context, args []string) error {

@@ -24,6 +24,7 @@ import (
 // settleImages refuses the pods that need an archive that cannot be used, fixes the images of the others by
 // --lock, and refuses the pods whose images are not present if --offline says so.
 func (t *nodeTarget) settleImages(ctx context.Context, set *manifests.Set) error {
+	t.want(set.Pods)
 	var offline, skipInvalid bool
 	if t.planning != nil {
 		offline, skipInvalid = t.planning.flags.offline, t.planning.flags.skipInvalid

@@ -26,6 +26,7 @@ import (
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
+	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/record"
 	"github.com/runonce/runonce/runtime/service"
@@ -40,6 +41,8 @@ type memory struct {
 	sandboxes *enginetest.Sandboxes
 	cgroups   *enginetest.Cgroups
 	kernel    kernel
+	// available returns how many percent of the disk are; nil for a half.
+	available func() int64
 	// importTakes is how long an import takes.
 	importTakes time.Duration
 
@@ -159,6 +162,14 @@ func (m *memory) Images(context.Context) ([]backend.Image, error) {
 		images = append(images, backend.Image{Ref: ref, Digest: m.engine.Store[ref].Digest, Size: m.engine.Store[ref].Size, UsedBy: []string{}})
 	}
 	return images, nil
+}
+
+// ImageSpace is a disk of which a half is used, or as much as the test says.
+func (m *memory) ImageSpace(context.Context) (image.Space, error) {
+	if m.available != nil {
+		return image.Space{Capacity: 100, Available: m.available()}, nil
+	}
+	return image.Space{Capacity: 100, Available: 50}, nil
 }
 
 func (m *memory) RemoveImages(_ context.Context, refs []string) (freed int64, err error) {

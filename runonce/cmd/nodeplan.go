@@ -88,6 +88,7 @@ func (t *nodeTarget) plan(ctx context.Context, set *manifests.Set) (none report.
 
 // decide makes the plan.
 func (t *nodeTarget) decide(ctx context.Context, set *manifests.Set) (admit.Plan, error) {
+	t.want(set.Pods)
 	present, err := t.present(ctx)
 	if err != nil {
 		return admit.Plan{}, err

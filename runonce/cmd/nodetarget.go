@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -70,6 +71,9 @@ type nodeTarget struct {
 	// supplied are the references of the images of --images-dir, and bad is what cannot be used there.
 	supplied []string
 	bad      []backend.BadArchive
+	// wanted are the pods of the input, whose images are not removed to make room for others; nil before they are known.
+	wanted     atomic.Pointer[[]*v1.Pod]
+	collecting sync.Mutex // one removes unused images at a time
 	// readOnly says that the root is read-only, so that the engine works with a copy of the
 	// records in it.
 	readOnly bool
@@ -81,6 +85,7 @@ func (t *nodeTarget) input(*manifests.Options) {}
 
 // openFor opens the engine for a plan of the manifests, on the node that the flags describe.
 func (t *nodeTarget) openFor(ctx context.Context, set *manifests.Set, objects podspec.Objects) error {
+	t.want(set.Pods)
 	f := t.planning.flags
 	devices := t.devices(f.cdiDirs.values)
 	node, err := t.console.node(ctx, f, set, devices)
@@ -105,6 +110,9 @@ func (t *nodeTarget) connect(ctx context.Context) error {
 
 // open opens the engine and its runtime, and imports the images of --images-dir.
 func (t *nodeTarget) open(ctx context.Context, node *v1.Node, o runtime.Options) (err error) {
+	if t.images != nil && t.command != "plan" {
+		t.options.MakeRoom, o.MakeRoom = t.makeRoom, t.makeRoom
+	}
 	if t.engine, err = t.openEngine(ctx, t.command, t.options); err != nil {
 		return err
 	}

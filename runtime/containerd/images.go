@@ -137,13 +137,28 @@ func (e *Engine) Release(ctx context.Context, key string) error {
 func (e *Engine) ListImages(ctx context.Context) ([]images.Record, error) {
 	var found []images.Record
 	err := e.do(ctx, func(ctx context.Context, s *session) (err error) {
-		found, err = images.List(ctx, s.Conn)
+		found, err = e.images.List(ctx, s.Conn)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing images: %w", err)
 	}
 	return found, nil
+}
+
+// ImageDir returns a directory on the file system that has the images.
+func (e *Engine) ImageDir(ctx context.Context) (dir string, err error) {
+	if e.o.Address == "" {
+		return e.o.Root, nil
+	}
+	err = e.do(ctx, func(ctx context.Context, s *session) (err error) {
+		dir, err = images.Dir(ctx, s.Conn)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("asking containerd where its images are: %w", err)
+	}
+	return dir, nil
 }
 
 // PinImages marks images as such that are kept although nothing uses them.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/containerd"
+	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/network"
 	"github.com/runonce/runonce/runtime/service"
 )
@@ -32,6 +33,8 @@ type Options struct {
 	ServiceCIDRs []netip.Prefix
 	CgroupDriver string // cgroupfs or systemd
 	PodPidsLimit int64  // processes in a pod, -1 for no limit
+	// MakeRoom, if set, is called before an image is imported, see runtime.Options.
+	MakeRoom func(ctx context.Context, full bool) (made bool)
 }
 
 // Engine is an open container engine.
@@ -53,6 +56,8 @@ type Engine interface {
 	Import(ctx context.Context, path, name string) (Imported, error)
 	// Images returns the images of the store, by name.
 	Images(ctx context.Context) ([]Image, error)
+	// ImageSpace returns the space of the file system that has the images.
+	ImageSpace(ctx context.Context) (image.Space, error)
 	// RemoveImages removes images with their content, except what others or containers use, and
 	// returns how many bytes that has freed.
 	RemoveImages(ctx context.Context, refs []string) (int64, error)

@@ -9,7 +9,10 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/containerd"
@@ -32,6 +35,9 @@ type Image struct {
 	UsedBy []string `json:"usedBy"`
 	// Foreign images are another program's.
 	Foreign bool `json:"-"`
+	// Since is when it was pulled or imported, and LastUse when a pod has used it last, zero if that is not known.
+	Since   time.Time `json:"-"`
+	LastUse time.Time `json:"-"`
 }
 
 // ownNamespace is the namespace that only this program uses.
@@ -47,9 +53,27 @@ func (e *machineEngine) Images(ctx context.Context) ([]Image, error) {
 	for _, r := range records {
 		images = append(images, Image{
 			Ref: r.Ref, Digest: r.Digest, Size: r.Size, Pinned: r.Pinned, Foreign: shared && !r.Own, UsedBy: append([]string{}, r.UsedBy...),
+			Since: r.Since, LastUse: r.LastUse,
 		})
 	}
 	return images, nil
+}
+
+func (e *machineEngine) ImageSpace(ctx context.Context) (space image.Space, err error) {
+	dir, err := e.ImageDir(ctx)
+	if err != nil {
+		return space, err
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return space, fmt.Errorf("measuring the file system of %s: %w", dir, err)
+	}
+	return image.Space{Capacity: int64(fs.Blocks) * fs.Bsize, Available: int64(fs.Bavail) * fs.Bsize}, nil
+}
+
+// makeRoom calls MakeRoom.
+func (e *machineEngine) makeRoom(ctx context.Context, full bool) bool {
+	return e.o.MakeRoom != nil && e.o.MakeRoom(ctx, full)
 }
 
 // Archives returns the image archives and OCI layouts at a path, which may be a directory of them
@@ -228,7 +252,11 @@ func (e *machineEngine) importMissing(ctx context.Context, a archive) (err error
 			e.report(engine.Transfer{Step: engine.Importing, Name: a.Path, Done: done, Total: total})
 		}
 	}
+	e.makeRoom(ctx, false)
 	_, err = e.ImportArchive(ctx, a.Archive)
+	if errors.Is(err, syscall.ENOSPC) && e.makeRoom(ctx, true) {
+		_, err = e.ImportArchive(ctx, a.Archive)
+	}
 	last.Done = read.Load()
 	if err != nil {
 		return err

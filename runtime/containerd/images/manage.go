@@ -3,12 +3,15 @@ package images
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
 
 	"github.com/runonce/runonce/runtime/engine"
@@ -46,10 +49,12 @@ type Record struct {
 	// UsedBy are the pods and the containers without a pod that use the image, also those of
 	// other programs and other roots.
 	UsedBy []string
+	// Since is when it was pulled or imported, and LastUse when a pod has used it last, zero if that is not known.
+	Since, LastUse time.Time
 }
 
 // List returns the images of the store in order of their references.
-func List(ctx context.Context, s Conn) ([]Record, error) {
+func (c *Store) List(ctx context.Context, s Conn) ([]Record, error) {
 	all, err := s.ImageService().List(ctx)
 	if err != nil {
 		return nil, err
@@ -63,6 +68,7 @@ func List(ctx context.Context, s Conn) ([]Record, error) {
 		r := Record{
 			Ref: img.Name, Digest: img.Target.Digest.String(), UsedBy: usersOf(img, users),
 			Pinned: img.Labels[pinnedLabel] == pinnedValue, Own: img.Labels[ownLabel] != "",
+			Since: img.UpdatedAt, LastUse: c.lastUse(img.Target.Digest),
 		}
 		if size, err := img.Size(ctx, s.ContentStore(), platforms.Default()); err == nil {
 			r.Size = size
@@ -87,6 +93,20 @@ func usersOf(img images.Image, all []containers.Container) []string {
 	}
 	slices.Sort(users)
 	return slices.Compact(users)
+}
+
+// Dir returns the directory in which the daemon has the layers of images.
+func Dir(ctx context.Context, s Conn) (string, error) {
+	resp, err := s.IntrospectionService().Plugins(ctx, "type==io.containerd.snapshotter.v1,id=="+s.Snapshotter)
+	if err != nil {
+		return "", NativeError(err)
+	}
+	for _, p := range resp.Plugins {
+		if dir := p.Exports["root"]; dir != "" {
+			return dir, nil
+		}
+	}
+	return "", fmt.Errorf("its snapshotter %s does not tell: %w", s.Snapshotter, errdefs.ErrNotFound)
 }
 
 // Pin marks images as such that are kept although nothing uses them.
@@ -118,8 +138,12 @@ func (c *Store) Remove(ctx context.Context, s Conn, refs []string) (freed int64,
 		if i == len(refs)-1 {
 			options = append(options, images.SynchronousDelete()) // for all of them
 		}
+		img, known := s.ImageService().Get(ctx, ref)
 		if err := IgnoreNotFound(s.ImageService().Delete(ctx, ref, options...)); err != nil {
 			return 0, fmt.Errorf("removing image %q: %w", ref, err)
+		}
+		if known == nil {
+			_ = os.Remove(c.usePath(img.Target.Digest))
 		}
 	}
 	c.byRef.Clear() // a reference with a digest may have stood for one with a tag

@@ -74,6 +74,7 @@ func (c *Store) Get(ctx context.Context, s Conn, ref string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.noteUse(record.Target.Digest)
 	known, _ := c.byRef.Load(ref)
 	if img, ok := known.(*Image); ok && img.Digest == record.Target.Digest.String() {
 		return img, nil
