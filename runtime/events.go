@@ -83,6 +83,9 @@ func (r *recorder) add(pod *v1.Pod, container, reason, format string, args ...an
 // keep records an event. Those of a start are not written before flush, or the next event of another kind.
 func (r *recorder) keep(pod *v1.Pod, e podevent.Event) {
 	r.report(pod, e)
+	if pod.UID == "" {
+		return // a list of images, which is no pod
+	}
 	r.mu.Lock()
 	known := r.pending[pod.UID]
 	if known == nil {

@@ -302,3 +302,45 @@ func TestImagesRemove(t *testing.T) {
 		t.Errorf("down --images: %+v", got)
 	}
 }
+
+// TestPullList: images of a list are pulled as those of manifests, each once, and no events are kept of them.
+func TestPullList(t *testing.T) {
+	t.Parallel()
+	const far = "localhost/far:1"
+	list := func(text string) string {
+		path := filepath.Join(t.TempDir(), "images.txt")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	m := newMemory(t)
+	m.far(far, digestOf("far"))
+	want := "IMAGE            OUTCOME  DIGEST\nlocalhost/box:1  Present  " + digestOf("box") + "\nlocalhost/far:1  Pulled   " + digestOf("far") + "\n"
+	text := "# of release 1\n\n  localhost/far:1 \nlocalhost/box:1\r\nlocalhost/far:1"
+	if got := invoke(t, m, "images", "pull", "--list", list(text)); got.code != 0 || got.stdout != want {
+		t.Errorf("%+v", got)
+	}
+	if entries, err := os.ReadDir(filepath.Join(m.root, "log")); err == nil && len(entries) > 0 {
+		t.Errorf("it leaves %v", entries)
+	}
+	world := cmd.IO{Open: m.open, Stdin: strings.NewReader(boxRef)}
+	if got := invokeWith(t, world, "images", "pull", "--list", "-", manifest(t, "web", "Always", "[sleep]"), "--root", m.root, "--state", filepath.Join(m.root, "state")); got.code != 0 || strings.Count(got.stdout, "\n") != 2 {
+		t.Errorf("standard input and a manifest: %+v", got)
+	}
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--list", list("localhost/box:1\nA B\n")}, `images.txt:2: couldn't parse image name "A B"`},
+		{[]string{"--list", list("# none\n")}, "--list: no image in "},
+		{[]string{"--list", "/absent"}, "--list: open /absent: no such file or directory"},
+		{[]string{"--list", "-", "-"}, "standard input is the list or a manifest, not both"},
+		{[]string{"--list", list(far), "--require-digest"}, "--lock and --require-digest are about manifests"},
+		{nil, "no PATH given"},
+	} {
+		if got := invoke(t, m, append([]string{"images", "pull"}, tt.args...)...); got.code != 2 || !strings.Contains(got.stderr, tt.want) {
+			t.Errorf("%q: %+v", tt.args, got)
+		}
+	}
+}
