@@ -34,7 +34,7 @@ func (p *Pods) probeAlong(ctx context.Context, o *podstate.Observation) {
 			continue
 		}
 		running = append(running, c.ID)
-		def = withoutStartup(def, o.Record, c).DeepCopy()
+		def = withoutStartup(podstate.WithHealthcheck(def, c), o.Record, c).DeepCopy()
 		def.LivenessProbe = nil
 		if def.StartupProbe == nil && def.ReadinessProbe == nil {
 			continue

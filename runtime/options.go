@@ -38,7 +38,10 @@ type Options struct {
 	LogDir string
 	// Pull says when images are pulled, in place of their pull policies.
 	Pull image.Mode
-	Log  *slog.Logger // may be nil
+	// Healthchecks says that the health check of an image is the readiness probe of a container that has none.
+	Healthchecks bool
+
+	Log *slog.Logger // may be nil
 	// MakeRoom, when set, is called before an image is pulled, and with full when that has failed because the disk is
 	// full: it says whether it has removed anything, so that it may help to try again.
 	MakeRoom func(ctx context.Context, full bool) (made bool)

@@ -40,6 +40,7 @@ type node struct {
 	objects   enginetest.Objects
 	root      string
 	pull      image.Mode
+	health    bool          // images' health checks count
 	records   *record.Store // of the next process
 	services  runtime.Services
 	event     func(pod *v1.Pod, e podevent.Event)
@@ -81,7 +82,7 @@ func (n *node) podsOn(ctx context.Context, t *testing.T, e engine.Engine) *runti
 	n.records = record.Open(n.root, n.root)
 	p, err := runtime.New(ctx, runtime.Options{
 		Engine: e, Sandboxes: n.sandboxes, Volumes: n.volumes, Cgroups: n.cgroups,
-		Objects: n.objects, Devices: n.devices, Pull: n.pull, Event: n.event, Services: n.services, Records: records, LogDir: filepath.Join(n.root, "log"),
+		Objects: n.objects, Devices: n.devices, Pull: n.pull, Healthchecks: n.health, Event: n.event, Services: n.services, Records: records, LogDir: filepath.Join(n.root, "log"),
 		Node: ocispec.Node{Name: "node", IPs: []string{"192.0.2.1"}, MemoryCapacity: 1 << 30},
 		Host: runtime.Host{Host: ocispec.Host{MinOOMScoreAdj: -1000}, HostsFile: hosts, ResolvConf: filepath.Join(n.root, "none")},
 	})

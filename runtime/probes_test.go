@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/podspec"
+	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/engine/enginetest"
 	"github.com/runonce/runonce/runtime/record"
@@ -263,4 +264,57 @@ func TestProbeOfEarlierRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestHealthchecks: the health check of an image is the readiness probe of a container that has none, also for a process
+// that comes later; without the option, or where the pod has a probe, it says nothing.
+func TestHealthchecks(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		on     bool
+		own    *v1.Probe
+		passes string // exit code of the health check
+		ready  bool
+	}{
+		{"passes", true, nil, "0", true},
+		{"fails", true, nil, "1", false},
+		{"off", false, nil, "1", true},
+		{"the pod has a probe", true, execProbe("exit", "0"), "1", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t)
+				n.health = tt.on
+				img := n.engine.Store[boxImage]
+				img.Healthcheck = &engine.Healthcheck{Test: []string{"CMD", "/bin/box", "exit", tt.passes}, Interval: time.Second}
+				n.engine.Store[boxImage] = img
+				pod := testPod(v1.RestartPolicyAlways, "sleep")
+				pod.Spec.Containers[0].ReadinessProbe = tt.own
+				ctx, cancel := context.WithCancel(t.Context())
+				check := func(when string, p *runtime.Pods) {
+					t.Helper()
+					st, err := p.Status(t.Context(), pod)
+					if err != nil || st.ContainerStatuses[0].Ready != tt.ready || st.ContainerStatuses[0].RestartCount != 0 {
+						t.Errorf("%s: %+v, %v", when, st.ContainerStatuses, err)
+					}
+				}
+				p := n.pods(ctx, t)
+				if err := p.Sync(ctx, pod); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Second)
+				check("the process that has started it", p)
+				cancel()
+				p.Wait()
+				later := n.pods(t.Context(), t)
+				if err := later.Probe(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				check("a later process", later)
+				if err := later.Stop(t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
 }

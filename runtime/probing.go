@@ -14,6 +14,7 @@ import (
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/podstate"
 	"github.com/runonce/runonce/runtime/probe"
 	"github.com/runonce/runonce/runtime/record"
 )
@@ -33,6 +34,7 @@ func (p *Pods) probeRunning(ctx context.Context, w *work) {
 
 // startProbes probes the container until it is stopped, if it has probes.
 func (p *Pods) startProbes(ctx context.Context, w *work, def *v1.Container, c engine.Container) {
+	def = podstate.WithHealthcheck(def, c)
 	if def.StartupProbe == nil && def.ReadinessProbe == nil && def.LivenessProbe == nil {
 		return
 	}
@@ -129,7 +131,7 @@ func (p *Pods) Probe(ctx context.Context) error {
 		}
 		for _, def := range podspec.Containers(r.Pod) {
 			c := o.Containers[def.Name]
-			def = withoutStartup(def, r, c)
+			def = withoutStartup(podstate.WithHealthcheck(def, c), r, c)
 			hasProbes := def.StartupProbe != nil || def.ReadinessProbe != nil
 			if c.State != engine.StateRunning || !hasProbes || r.AwaitsPostStart(def, c.ID) || !p.probes.add(c.ID, &probeWorker{pod: r.Pod.UID, stop: func() {}}) {
 				continue

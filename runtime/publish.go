@@ -50,12 +50,14 @@ func (p *Pods) awaitsProbe(pod *v1.Pod, st v1.PodStatus) bool {
 	results := p.probes.of(pod.UID)
 	return slices.ContainsFunc(podspec.Statuses(st), func(cs v1.ContainerStatus) bool {
 		def := podspec.Container(pod, cs.Name)
-		if cs.State.Running == nil || def == nil || def.ReadinessProbe == nil {
+		if cs.State.Running == nil || def == nil {
 			return false
 		}
 		_, id, _ := strings.Cut(cs.ContainerID, "://")
-		_, probed := results[id].Last[probe.Readiness]
-		return !probed
+		now := results[id]
+		_, probed := now.Last[probe.Readiness]
+		healthcheck := now.Started && !now.Ready // its probe is that of the image
+		return !probed && (def.ReadinessProbe != nil || healthcheck)
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/host"
+	"github.com/runonce/runonce/runtime/image"
 	"github.com/runonce/runonce/runtime/ocispec"
 	"github.com/runonce/runonce/runtime/podstate"
 	"github.com/runonce/runonce/runtime/record"
@@ -149,6 +150,9 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 	}
 	if cfg.Spec, err = ocispec.Build(in); err != nil {
 		return engine.ContainerConfig{}, err
+	}
+	if p.o.Healthchecks && c.ReadinessProbe == nil {
+		podstate.SetHealthcheck(cfg.Labels, image.Healthcheck(img.Healthcheck))
 	}
 	cfg.Labels[engine.LabelUser] = userLabel(cfg.Spec.Process.User)
 	if err := p.o.Devices.Inject(cfg.Spec, w.record.Devices[c.Name]); err != nil {

@@ -3,6 +3,7 @@ package cmd_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -61,8 +62,15 @@ func newMemory(t *testing.T) *memory {
 	}
 	store := map[string]engine.Image{}
 	for _, i := range images {
+		var health *engine.Healthcheck
+		if i.Healthcheck != nil {
+			if err := json.Unmarshal(i.Healthcheck, &health); err != nil {
+				t.Fatal(err)
+			}
+		}
 		store[i.Ref] = engine.Image{
-			Ref: i.Ref, ID: "sha256:" + i.Name, Digest: digestOf(i.Name), Size: 2_900_000, Entrypoint: i.Config.Entrypoint, Cmd: i.Config.Cmd, Env: i.Config.Env,
+			Healthcheck: health,
+			Ref:         i.Ref, ID: "sha256:" + i.Name, Digest: digestOf(i.Name), Size: 2_900_000, Entrypoint: i.Config.Entrypoint, Cmd: i.Config.Cmd, Env: i.Config.Env,
 			User: i.Config.User, WorkingDir: i.Config.WorkingDir, StopSignal: i.Config.StopSignal,
 		}
 	}

@@ -122,6 +122,7 @@ func (t *nodeTarget) open(ctx context.Context, node *v1.Node, o runtime.Options)
 	if t.interacts {
 		o.Created = t.created
 	}
+	o.Healthchecks = t.options.Healthchecks
 	o.Records, o.LogDir, o.Log = record.Open(t.options.Root, t.options.State), t.options.LogDir, t.log
 	o.Records.Notify = func(message string) { t.log.Warn(message) }
 	t.node, t.records, t.owner = node, o.Records, o.Records.NewRun()

@@ -38,6 +38,7 @@ type startFlags struct {
 	parallel                               int
 	claimsDir, cgroupDriver, containerLogs string
 	podPidsLimit                           int64
+	healthcheck                            bool
 }
 
 func (f *startFlags) flags() []cli.Flag {
@@ -48,6 +49,7 @@ func (f *startFlags) flags() []cli.Flag {
 		&cli.StringFlag{Name: "claims-dir", Destination: &f.claimsDir, Category: categoryEngine, Usage: "keep the data of claims in `DIR`/NAMESPACE/CLAIM", DefaultText: "claims in --root"},
 		textFlag(&f.cgroupDriver, categoryRun, "manage cgroups with `DRIVER`: cgroupfs or systemd", "cgroup-driver", cgroup.DriverCgroupfs),
 		&cli.Int64Flag{Name: "pod-pids-limit", Destination: &f.podPidsLimit, Value: -1, Category: categoryRun, Usage: "limit each pod to `N` processes, -1 for no limit"},
+		boolFlag(&f.healthcheck, categoryImages, "use HEALTHCHECKs of images as readiness probes", "healthcheck"),
 		textFlag(&f.containerLogs, categoryRun, "log containers to `PLACE`: files, or journal for both", "container-logs", "files"),
 	)
 }
@@ -74,7 +76,7 @@ func (f *startFlags) setTo(o *backend.Options) {
 	if f.claimsDir != "" {
 		o.ClaimsDir = f.claimsDir
 	}
-	o.CgroupDriver, o.PodPidsLimit = f.cgroupDriver, f.podPidsLimit
+	o.CgroupDriver, o.PodPidsLimit, o.Healthchecks = f.cgroupDriver, f.podPidsLimit, f.healthcheck
 }
 
 // journal returns the socket of the journal that the output of containers goes to, or "".

@@ -258,6 +258,8 @@ type Image struct {
 	WorkingDir string
 	StopSignal string
 	Volumes    []string // the directories that it declares as volumes, absolute, in order
+	// Healthcheck is that of an image in Docker's format, nil if it has none.
+	Healthcheck *Healthcheck
 	// Platform is the one that it says it is for, such as linux/arm64, if that is not this machine's:
 	// it only runs where the kernel can emulate it.
 	Platform string
@@ -265,6 +267,14 @@ type Image struct {
 	// They turn names into ids without a mounted root filesystem.
 	Passwd []byte
 	Group  []byte
+}
+
+// Healthcheck says how an image's containers are found to be healthy, in the words of Docker.
+type Healthcheck struct {
+	Test              []string // NONE, CMD with a command, or CMD-SHELL with a text for the shell
+	Interval, Timeout time.Duration
+	Retries           int
+	Shell             []string `json:"-"` // the image's, nil for the default
 }
 
 // Sandbox is what the containers of a pod share. A namespace path is empty when the pod uses

@@ -18,6 +18,8 @@ const (
 	LabelStopSignal    = "runonce/stop-signal"
 	LabelUser          = "runonce/user"     // v1.LinuxContainerUser as JSON
 	LabelPlatform      = "runonce/platform" // Image.Platform, unless it is empty
+	// LabelHealthcheck is the readiness probe that the image has given the container, a v1.Probe as JSON.
+	LabelHealthcheck = "runonce/healthcheck"
 )
 
 // ContainerID names the given instance of a container of a pod that was started at the given time,

@@ -93,7 +93,7 @@ func (o *Observation) probed(c *v1.Container, got engine.Container) (started, re
 		return p.Started, p.Ready
 	}
 	started = o.Record.HasStartedUp(c, got.ID)
-	return started, started && c.ReadinessProbe == nil
+	return started, started && WithHealthcheck(c, got).ReadinessProbe == nil
 }
 
 // isPlainInit says whether the name is that of an init container and not of a sidecar.

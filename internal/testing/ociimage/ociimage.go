@@ -56,6 +56,8 @@ type Image struct {
 	Files  []File
 	// Config is the image's part of the configuration: user, entrypoint, env and so on.
 	Config v1.ImageConfig
+	// Healthcheck, if set, is the one of Docker's format, as JSON.
+	Healthcheck json.RawMessage
 	// Compression of the layers; empty is Gzip.
 	Compression Compression
 	// Architecture is that of this machine if it is empty.
@@ -150,6 +152,15 @@ func (img Image) pack() (v1.Image, []layer, error) {
 	return config, layers, nil
 }
 
+// dockerImage is a configuration with what only Docker's format has.
+type dockerImage struct {
+	v1.Image
+	Config struct {
+		v1.ImageConfig
+		Healthcheck json.RawMessage
+	} `json:"config"`
+}
+
 func (img Image) platform() v1.Platform {
 	return v1.Platform{Architecture: cmp.Or(img.Architecture, goruntime.GOARCH), OS: "linux"}
 }
@@ -166,7 +177,13 @@ func (l *layout) add(img Image) error {
 	for _, packed := range layers {
 		manifest.Layers = append(manifest.Layers, l.blob(packed.mediaType, packed.body))
 	}
-	if manifest.Config, err = l.blobJSON(v1.MediaTypeImageConfig, config); err != nil {
+	var body any = config
+	if img.Healthcheck != nil {
+		docker := dockerImage{Image: config}
+		docker.Config.ImageConfig, docker.Config.Healthcheck = config.Config, img.Healthcheck
+		body = docker
+	}
+	if manifest.Config, err = l.blobJSON(v1.MediaTypeImageConfig, body); err != nil {
 		return err
 	}
 	desc, err := l.blobJSON(v1.MediaTypeImageManifest, manifest)

@@ -5,6 +5,7 @@ package testimages
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -39,6 +40,8 @@ type Image struct {
 	Files map[string]string `json:"files"`
 	// Config is the image's configuration.
 	Config v1.ImageConfig `json:"config"`
+	// Healthcheck is the one that Docker's format adds to it.
+	Healthcheck json.RawMessage `json:"healthcheck"`
 }
 
 // Write compiles the programs and writes the archives of the named images into dir as NAME.tar. The default
@@ -171,7 +174,7 @@ func (i Image) packaged(packages Packages) (ociimage.Image, error) {
 		}
 	}
 	own = append(own, ociimage.File{Path: "/tmp", Mode: fs.ModeDir | fs.ModeSticky | 0o777})
-	return ociimage.Image{Ref: i.Ref, Layers: [][]ociimage.File{slices.Concat(libraries, files)}, Files: own, Config: i.Config}, nil
+	return ociimage.Image{Ref: i.Ref, Layers: [][]ociimage.File{slices.Concat(libraries, files)}, Files: own, Config: i.Config, Healthcheck: i.Healthcheck}, nil
 }
 
 // Contents returns the image with the given executable: one layer that all images of the
@@ -186,7 +189,7 @@ func (i Image) Contents(program []byte) ociimage.Image {
 		{Path: "/root", Mode: fs.ModeDir | 0o700},
 		{Path: "/tmp", Mode: fs.ModeDir | fs.ModeSticky | 0o777},
 	}
-	return ociimage.Image{Ref: i.Ref, Layers: [][]ociimage.File{base}, Files: i.own(), Config: i.Config}
+	return ociimage.Image{Ref: i.Ref, Layers: [][]ociimage.File{base}, Files: i.own(), Config: i.Config, Healthcheck: i.Healthcheck}
 }
 
 // own returns the links and the additional files of the image.

@@ -33,8 +33,9 @@ type Options struct {
 	ServiceCIDRs []netip.Prefix
 	CgroupDriver string // cgroupfs or systemd
 	PodPidsLimit int64  // processes in a pod, -1 for no limit
-	// MakeRoom, if set, is called before an image is imported, see runtime.Options.
-	MakeRoom func(ctx context.Context, full bool) (made bool)
+	// Healthchecks and MakeRoom are as in runtime.Options; MakeRoom, if set, is also called before an image is imported.
+	Healthchecks bool
+	MakeRoom     func(ctx context.Context, full bool) (made bool)
 }
 
 // Engine is an open container engine.

@@ -130,7 +130,7 @@ func complete(ctx context.Context, store content.Store, target ocispec.Descripto
 	}
 	config, err := readConfig(ctx, store, manifest.Config)
 	if err == nil {
-		err = checkLayers(manifest, config)
+		err = checkLayers(manifest, config.Image)
 	}
 	if err != nil {
 		return err

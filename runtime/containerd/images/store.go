@@ -154,7 +154,7 @@ func (c *Store) load(ctx context.Context, s Conn, record images.Image) (*Image, 
 	}
 	config, err := readConfig(ctx, store, manifest.Config)
 	if err == nil {
-		err = checkLayers(manifest, config)
+		err = checkLayers(manifest, config.Image)
 	}
 	if err != nil {
 		return nil, err
@@ -175,6 +175,8 @@ func (c *Store) load(ctx context.Context, s Conn, record images.Image) (*Image, 
 		StopSignal: config.Config.StopSignal,
 		Volumes:    declaredVolumes(config.Config.Volumes),
 		Platform:   otherPlatform(config.Platform),
+
+		Healthcheck: config.healthcheck(),
 	}}
 	for _, l := range manifest.Layers {
 		img.Size += l.Size
@@ -192,8 +194,28 @@ func declaredVolumes(declared map[string]struct{}) []string {
 	return slices.Compact(dirs)
 }
 
+// configuration is that of an image, with what only Docker's format has.
+type configuration struct {
+	ocispec.Image
+	Config struct {
+		ocispec.ImageConfig
+		Shell       []string
+		Healthcheck json.RawMessage
+	} `json:"config"`
+}
+
+// healthcheck returns the health check of the image, nil if it has none that can be read.
+func (c *configuration) healthcheck() *engine.Healthcheck {
+	h := &engine.Healthcheck{}
+	if len(c.Config.Healthcheck) == 0 || json.Unmarshal(c.Config.Healthcheck, h) != nil || len(h.Test) == 0 {
+		return nil
+	}
+	h.Shell = c.Config.Shell
+	return h
+}
+
 // readConfig reads the configuration of an image.
-func readConfig(ctx context.Context, store content.Store, d ocispec.Descriptor) (config ocispec.Image, err error) {
+func readConfig(ctx context.Context, store content.Store, d ocispec.Descriptor) (config configuration, err error) {
 	if d.Size > maxAnswer {
 		return config, fmt.Errorf("reading its configuration: %w", tooLarge(d))
 	}
