@@ -63,12 +63,12 @@ func TestCollectImages(t *testing.T) {
 				"run", imagePod(t, "far", [4]string{tt.image, tt.image, tt.image, tt.image}), imagePod(t, "planned", [4]string{planned, planned, planned, planned}),
 				"--node", nodeFile(), "--settle", "0", "--retry-delay", "1ms",
 			}, strings.Fields(tt.args)...)
-			before := slices.Sorted(maps.Keys(m.engine.Store))
+			before := slices.Sorted(maps.Keys(m.engine.Images()))
 			got := invoke(t, m, args...)
 			if got.code != 0 {
 				t.Errorf("%+v", got)
 			}
-			removed := slices.DeleteFunc(before, func(ref string) bool { _, ok := m.engine.Store[ref]; return ok })
+			removed := slices.DeleteFunc(before, func(ref string) bool { _, ok := m.engine.Images()[ref]; return ok })
 			if diff := cmp.Diff(tt.removed, removed); diff != "" && len(tt.removed)+len(removed) > 0 {
 				t.Errorf("%s\n%s", diff, got.stderr)
 			}

@@ -46,8 +46,6 @@ type memory struct {
 	available func() int64
 	// importTakes is how long an import takes.
 	importTakes time.Duration
-
-	mu sync.Mutex // guards the engine's Store
 }
 
 func newMemory(t *testing.T) *memory {
@@ -163,11 +161,10 @@ func (m *memory) Import(ctx context.Context, path, _ string) (backend.Imported, 
 }
 
 func (m *memory) Images(context.Context) ([]backend.Image, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	var images []backend.Image
-	for _, ref := range slices.Sorted(maps.Keys(m.engine.Store)) {
-		images = append(images, backend.Image{Ref: ref, Digest: m.engine.Store[ref].Digest, Size: m.engine.Store[ref].Size, UsedBy: []string{}})
+	stored := m.engine.Images()
+	for _, ref := range slices.Sorted(maps.Keys(stored)) {
+		images = append(images, backend.Image{Ref: ref, Digest: stored[ref].Digest, Size: stored[ref].Size, UsedBy: []string{}})
 	}
 	return images, nil
 }
@@ -181,11 +178,8 @@ func (m *memory) ImageSpace(context.Context) (image.Space, error) {
 }
 
 func (m *memory) RemoveImages(_ context.Context, refs []string) (freed int64, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	for _, ref := range refs {
-		freed += m.engine.Store[ref].Size
-		delete(m.engine.Store, ref)
+		freed += m.engine.RemoveImage(ref)
 	}
 	return freed, nil
 }

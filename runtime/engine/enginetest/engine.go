@@ -309,6 +309,22 @@ func (e *Engine) Image(_ context.Context, ref string) (engine.Image, error) {
 	return engine.Image{}, fmt.Errorf("image %q: %w", ref, engine.ErrNotFound)
 }
 
+// Images returns the images of Store by reference.
+func (e *Engine) Images() map[string]engine.Image {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return maps.Clone(e.Store)
+}
+
+// RemoveImage removes an image from Store, and returns its size.
+func (e *Engine) RemoveImage(ref string) int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	size := e.Store[ref].Size
+	delete(e.Store, ref)
+	return size
+}
+
 // stored finds an image of Store. The caller holds the lock.
 func (e *Engine) stored(ref string) (engine.Image, bool) {
 	if img, ok := e.Store[ref]; ok {
