@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -165,6 +166,18 @@ func Open(path string, how int) (*os.File, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// IsLocked reports whether a process holds the lock of the file. One that does not exist is not locked.
+func IsLocked(path string) (bool, error) {
+	f, err := Open(path, syscall.LOCK_SH|syscall.LOCK_NB)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil || f == nil:
+		return err == nil, err
+	}
+	return false, f.Close()
 }
 
 func flock(f *os.File, how int) (bool, error) {

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -312,7 +311,7 @@ func (s *Store) runs() string { return filepath.Join(s.root, runsDir) }
 
 // lives reports whether the process of a run has not ended.
 func (s *Store) lives(owner string) bool {
-	held, err := isLocked(filepath.Join(s.runs(), owner))
+	held, err := flock.IsLocked(filepath.Join(s.runs(), owner))
 	return err == nil && held
 }
 
@@ -335,7 +334,7 @@ func (s *Store) sweep() error {
 	}
 	for _, e := range entries {
 		path := filepath.Join(s.runs(), e.Name())
-		if held, err := isLocked(path); err != nil || held || e.Name() == planLock {
+		if held, err := flock.IsLocked(path); err != nil || held || e.Name() == planLock {
 			continue
 		}
 		cleanup, err := flock.ReadCleanup(path)
@@ -378,16 +377,4 @@ func (s *Store) sweepPod(uid types.UID) error {
 		}
 		return s.forget(uid)
 	})
-}
-
-// isLocked reports whether a process keeps the file locked. One that does not exist is not.
-func isLocked(path string) (bool, error) {
-	f, err := flock.Open(path, syscall.LOCK_SH|syscall.LOCK_NB)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return false, nil
-	case err != nil || f == nil:
-		return err == nil, err
-	}
-	return false, f.Close()
 }
