@@ -229,8 +229,8 @@ func (p *pod) fillContainers(ctx context.Context) {
 		}
 		if logs := p.r.o.Logs; logs != nil {
 			err := out.findLog(logs, p.pod, cs, !p.res.Outcome.AtGoal())
-			if len(out.LogTail) == 0 && out.LogPath != "" && p.r.o.Outputs && err == nil {
-				out.Output, err = logs.Tail(out.LogPath, tailLines)
+			if p.r.o.Outputs && err == nil {
+				err = out.ReadOutput(logs)
 			}
 			if err != nil {
 				p.warn(ctx, fmt.Sprintf("could not read the log of container %q", c.Name), err)
@@ -259,6 +259,14 @@ func AddUsage(ctx context.Context, from any, pod *v1.Pod, containers []Container
 	for i := range containers {
 		containers[i].Usage = totals[containers[i].Name]
 	}
+}
+
+// ReadOutput reads the end of the log, if it has one that was not read yet.
+func (c *Container) ReadOutput(logs Logs) (err error) {
+	if len(c.LogTail) == 0 && c.LogPath != "" {
+		c.Output, err = logs.Tail(c.LogPath, tailLines)
+	}
+	return err
 }
 
 // Containers returns the state of each container of a pod with its status, and where the logs are.

@@ -28,6 +28,8 @@ func (p *Pod) abandoned() bool { return !p.Watched || p.Outcome == runonce.Faile
 // phase is the phase as a person understands it.
 func (p *Pod) phase() string {
 	switch {
+	case p.NeverStarted:
+		return phaseNotStarted
 	case podspec.Runs(p.Status) || !p.abandoned():
 	case p.Phase == v1.PodRunning:
 		return phaseExited
@@ -88,6 +90,8 @@ func (p *Pod) exitCodes(reason string) string {
 func (p *Pod) why() (reason, message string) {
 	reason = p.containerReason()
 	switch {
+	case p.NeverStarted:
+		return p.OutcomeReason, p.state.Message
 	case p.Reason != "":
 		return p.Reason, p.Status.Message
 	case p.gaveUp(), reason == "" && !p.Outcome.AtGoal() && !p.well():

@@ -41,6 +41,9 @@ type Pod struct {
 	OutcomeReason string          `json:"outcomeReason,omitempty"` // in one word; often empty
 	Message       string          `json:"message,omitempty"`       // of the outcome, or else of the phase, for people
 	DecidedAt     *metav1.Time    `json:"decidedAt,omitempty"`     // when that was
+	// NeverStarted says that the last run of the pod's manifest has not started it, and that nothing else is known of
+	// it than what that run has decided. Such pods are listed with --all only.
+	NeverStarted bool `json:"neverStarted,omitempty"`
 	// Watched says that the containers are restarted as their policies say: a run or watch of the pod
 	// goes on, or a kubelet runs it.
 	Watched bool `json:"watched"`
@@ -89,6 +92,7 @@ type PodState struct {
 	Outcome         runonce.Outcome
 	Reason, Message string
 	DecidedAt       time.Time
+	NeverStarted    bool // see Pod
 	Events          []podevent.Event
 	// Named says that the user has asked for this pod: the table has all details of it.
 	Named bool
@@ -108,7 +112,7 @@ func newPod(s PodState) Pod {
 	p := Pod{
 		PodID: podID(pod), Phase: st.Phase, Reason: st.Reason, Message: st.Message, Watched: s.Watched,
 		Node: cmp.Or(s.Node, pod.Spec.NodeName), Priority: pod.Spec.Priority, Labels: pod.Labels,
-		PodIPs: podIPs(st), Containers: []PodContainer{}, PodEvents: s.Events, Status: st, state: s,
+		PodIPs: podIPs(st), Containers: []PodContainer{}, PodEvents: s.Events, NeverStarted: s.NeverStarted, Status: st, state: s,
 	}
 	if s.Outcome != "" {
 		p.Outcome, p.OutcomeReason, p.DecidedAt = s.Outcome, s.Reason, &metav1.Time{Time: s.DecidedAt}
@@ -211,7 +215,7 @@ func (p *Pod) row(now time.Time) row {
 	r := row{
 		PodID: p.PodID, word: p.phase(), reason: reason, message: join("; ", messageOf(reason, message, ""), p.hook()),
 		cells: []string{
-			p.Namespace, p.Name, p.phase(), p.outcome(), fmt.Sprintf("%d/%d", countReady(p.Status), len(p.Status.ContainerStatuses)),
+			p.Namespace, p.Name, p.phase(), p.outcome(), p.ready(),
 			strconv.Itoa(restarts), p.exitCodes(reason), p.age(now), strings.Join(p.PodIPs, ","),
 		},
 	}
@@ -248,16 +252,31 @@ func (p Pods) wide(s Style, rows []row, now time.Time) string {
 			t.add(pod.Namespace, pod.Name, pod.phase(), string(pod.Outcome), c.Name, state, strconv.FormatBool(c.Ready), code, strconv.Itoa(c.Restarts),
 				pod.age(now), strings.Join(pod.PodIPs, ","), pod.Node, c.Image, reason, c.LogPath, secondsText(c.Usage), peakText(c.Usage), pod.decision(now))
 		}
+		if pod.NeverStarted {
+			t.add(pod.Namespace, pod.Name, pod.phase(), string(pod.Outcome), "", "", "", "", "", pod.age(now), "", "", "", pod.OutcomeReason, "", pod.decision(now))
+		}
 	}
 	return t.text()
 }
 
-// age is the time since the pod's start, to the second.
-func (p *Pod) age(now time.Time) string {
-	if p.Status.StartTime == nil {
+// ready says how many of the containers are ready.
+func (p *Pod) ready() string {
+	if p.NeverStarted {
 		return ""
 	}
-	return max(0, now.Sub(p.Status.StartTime.Time)).Round(time.Second).String()
+	return fmt.Sprintf("%d/%d", countReady(p.Status), len(p.Status.ContainerStatuses))
+}
+
+// age is the time since the pod's start, or since it was decided not to start it, to the second.
+func (p *Pod) age(now time.Time) string {
+	since := p.Status.StartTime
+	if p.NeverStarted {
+		since = p.DecidedAt
+	}
+	if since == nil {
+		return ""
+	}
+	return max(0, now.Sub(since.Time)).Round(time.Second).String()
 }
 
 // ago is the time since then for people.
