@@ -18,6 +18,7 @@ import (
 
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/cmd/cmdline"
+	"github.com/runonce/runonce/runonce/lastrun"
 	"github.com/runonce/runonce/runonce/report"
 )
 
@@ -44,7 +45,9 @@ func Main(ctx context.Context, arguments []string, process IO) int {
 	}
 	err := p.runCommandLine(ctx, arguments)
 	p.display.Close()
-	return p.exitCode(ctx, p.located(err))
+	code := p.exitCode(ctx, p.located(err))
+	p.endRun(code)
+	return code
 }
 
 // runCommandLine runs the command that the arguments name.
@@ -79,6 +82,7 @@ type program struct {
 	reloads    atomic.Bool       // SIGHUP is not an interrupt, but comes to hangups
 	hangups    chan struct{}
 	faults     manifests.Diagnostics // warnings of the manifests, and errors of those that are skipped
+	last       *lastrun.Recording    // of this run, nil for none
 }
 
 const configurationHelp = "A flag --some-name that is not on the command line takes its value from the variable\n" +
@@ -99,7 +103,7 @@ func (p *program) rootCommand() *cli.Command {
 		Subcommands: []*cli.Command{
 			p.runCommand(), p.watchCommand(), p.planCommand(), p.validateCommand(), p.psCommand(), p.logsCommand(), p.eventsCommand(),
 			p.describeCommand(), p.topCommand(), p.execCommand(), p.attachCommand(), p.debugCommand(), p.cpCommand(),
-			p.portForwardCommand(), p.waitCommand(), p.serveCommand(), p.kubeconfigCommand(),
+			p.portForwardCommand(), p.waitCommand(), p.reportCommand(), p.serveCommand(), p.kubeconfigCommand(),
 			p.downCommand(), p.imagesCommand(), p.versionCommand(), p.completionCommand(), p.helpCommand(),
 		},
 	}

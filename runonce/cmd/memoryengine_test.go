@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/fstest"
@@ -247,6 +248,9 @@ func invokeWith(t *testing.T, world cmd.IO, args ...string) invocation {
 	world.Stdout, world.Stderr = &out, &errs
 	if world.Machine == nil {
 		world.Machine = bareMachine()
+	}
+	if root := t.TempDir(); world.Environ == nil && !strings.Contains(root, ",") { // not the machine's own
+		world.Environ = func() []string { return []string{"RUNONCE_ROOT=" + root} }
 	}
 	if world.Getenv == nil {
 		world.Getenv = func(string) string { return "" }

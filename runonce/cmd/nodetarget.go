@@ -16,6 +16,7 @@ import (
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runonce/lastrun"
 	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/image"
@@ -322,6 +323,9 @@ func (t *nodeTarget) clean(ctx context.Context, o cleanup) (err error) {
 	}
 	if !t.readOnly {
 		err = t.afterError(t.removeObjects(ctx, o), err)
+	}
+	if o.all && o.namespace == "" && !t.readOnly {
+		err = t.afterError(lastrun.Clear(t.options.PodsRoot), err)
 	}
 	if o.all {
 		defer t.display.Wait("removing what pods have left")()

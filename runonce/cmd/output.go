@@ -52,6 +52,7 @@ func (p *program) writeFailure(code int, cause error) error {
 	}
 	r := report.New(nil, code, time.Since(p.start))
 	r.Failure = failureOf(cause)
+	p.keepReport(r, p.faults, true)
 	return f.fail(r)
 }
 

@@ -26,7 +26,7 @@ func (p *program) psCommand() *cli.Command {
 	return p.command(cli.Command{
 		Name: "ps", Usage: "list the pods of earlier runs, their current state and last outcome", ArgsUsage: "[[NAMESPACE/]POD...]",
 		Description: "With PODs, it lists only those and prints all messages and the last log lines below the table.",
-		Flags:       []cli.Flag{boolFlag(&c.all, "", "list all pods, which is the default", "all", "a")},
+		Flags:       []cli.Flag{boolFlag(&c.all, "", "list the pods as well that the last run of an input has not started", "all", "a")},
 	}, c, &c.outputFlags, &c.pastFlags)
 }
 
@@ -39,6 +39,13 @@ func (c *psCommand) run(ctx context.Context, args []string) error {
 	states, err := t.states(ctx, func() []string { return namespacesIn(args) })
 	if err != nil {
 		return err
+	}
+	if c.all {
+		more, err := t.neverStarted(states)
+		if err != nil {
+			return err
+		}
+		states = append(states, more...)
 	}
 	if states, err = c.wanted(states, args); err != nil {
 		return err
@@ -77,7 +84,7 @@ func (c *psCommand) wanted(all []report.PodState, args []string) ([]report.PodSt
 }
 
 // addContainers adds the containers of the pods and what they have used, with the last lines of their logs if the pod was named.
-func (c *psCommand) addContainers(ctx context.Context, states []report.PodState, t target) {
+func (c *console) addContainers(ctx context.Context, states []report.PodState, t target) {
 	for i := range states {
 		s := &states[i]
 		var err error
@@ -91,6 +98,9 @@ func (c *psCommand) addContainers(ctx context.Context, states []report.PodState,
 // addEvents adds the events of the pods.
 func (c *psCommand) addEvents(ctx context.Context, states []report.PodState, of runonce.Eventer) {
 	for i := range states {
+		if states[i].NeverStarted {
+			continue
+		}
 		var err error
 		if states[i].Events, err = of.Events(ctx, states[i].Pod); err != nil {
 			c.log.Warn("could not read the events of a pod", "pod", podspec.FullName(states[i].Pod), "error", err)

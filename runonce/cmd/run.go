@@ -105,6 +105,7 @@ type runCommand struct {
 	startFlags
 	earlierFlags
 	outputFlags
+	fileFlags
 	clusterFlags
 	creationFlags
 	queueFlags
@@ -112,11 +113,11 @@ type runCommand struct {
 	followFlags
 	interactiveFlags
 	removalFlags
-	maxRestarts                                int
-	timeout                                    time.Duration
-	failFast                                   bool
-	exitCodeFrom, junitFile, logsTo, timelines string
-	scheduleTimeout                            time.Duration
+	maxRestarts          int
+	timeout              time.Duration
+	failFast             bool
+	exitCodeFrom, logsTo string
+	scheduleTimeout      time.Duration
 
 	copies logCopies // for --logs-to
 	junit  string    // junitFile, when it can be written
@@ -138,13 +139,11 @@ func (p *program) runCommand() *cli.Command {
 			&cli.DurationFlag{Name: "timeout", Destination: &c.timeout, Category: categoryRun, Usage: "end the run, including --rm, after this `DURATION`", DefaultText: "no limit"},
 			boolFlag(&c.failFast, categoryRun, "end the run when the first pod has failed", "fail-fast"),
 			textFlag(&c.exitCodeFrom, categoryReport, "wait for the end of `POD[/CONTAINER]` and exit with its exit code", "exit-code-from", ""),
-			textFlag(&c.junitFile, categoryReport, "write a JUnit report to `FILE`", "junit", ""),
 			textFlag(&c.logsTo, categoryReport, "write the log of each container to a file in `DIR`", "logs-to", ""),
-			textFlag(&c.timelines, categoryReport, "write an SVG timeline to `FILE`", "timeline", ""),
 			durationFlag(&c.scheduleTimeout, categoryCluster, "reject a pod that has no node after this `DURATION`", "schedule-timeout", defaultScheduleTimeout),
 			p.quietFlag(),
 		},
-	}, c, &c.podFlags, &c.startFlags, &c.earlierFlags, &c.outputFlags, &c.clusterFlags, &c.creationFlags, &c.queueFlags, &c.metricsFlags, &c.followFlags, &c.interactiveFlags, &c.removalFlags)
+	}, c, &c.podFlags, &c.startFlags, &c.earlierFlags, &c.outputFlags, &c.fileFlags, &c.clusterFlags, &c.creationFlags, &c.queueFlags, &c.metricsFlags, &c.followFlags, &c.interactiveFlags, &c.removalFlags)
 }
 
 // options returns how the plan is carried out.
@@ -157,6 +156,9 @@ func (c *runCommand) options() runonce.Options {
 // run reads manifests, makes a plan, carries it out and reports.
 func (c *runCommand) run(ctx context.Context, args []string) error {
 	c.outliveReaders()
+	if !c.onCluster() {
+		c.recordRun(c.root, args)
+	}
 	o := c.options()
 	if err := o.Validate(); err != nil {
 		return badInput(err)
@@ -208,13 +210,11 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 
 // openOutputs refuses places that the run could not write to at its end.
 func (c *runCommand) openOutputs() error {
-	for _, f := range []struct{ flag, path string }{{"junit", c.junitFile}, {"timeline", c.timelines}} {
-		if err := report.Writable(f.path); err != nil {
-			return usagef("--%s: %w", f.flag, err)
-		}
+	err := c.fileFlags.writable()
+	if err != nil {
+		return err
 	}
 	c.junit = c.junitFile
-	var err error
 	if c.meter, err = c.metricsFlags.meter(c.onCluster()); err != nil {
 		return err
 	}
@@ -259,7 +259,7 @@ func (c *runCommand) readInput(ctx context.Context, t target, args []string) (*m
 
 // carryOut runs the pods of a plan.
 func (c *runCommand) carryOut(ctx context.Context, t target, plan admit.Plan, o runonce.Options, invalid []runonce.Result) []runonce.Result {
-	o.Logs, o.Outputs, o.Events = t.logs(), c.junit != "", c.output == "json" || c.output == "yaml"
+	o.Logs, o.Outputs, o.Events = t.logs(), c.junit != "", c.wantsEvents(c.output)
 	t.complete(&o)
 	shown, seen := c.followLogs(ctx, t, plan), c.interact(ctx, t)
 	o.Concluded = func(results []runonce.Result) {
@@ -333,6 +333,7 @@ func (c *runCommand) await(set *manifests.Set) (none runonce.Await, err error) {
 func (c *runCommand) report(ctx context.Context, results []runonce.Result, elapsed time.Duration, lost error) error {
 	code, codeErr := exitCode(ctx, results, c.exitCodeFrom, lost)
 	r := report.New(results, code, elapsed)
+	c.keepReport(r, c.faults, true)
 	err := errors.Join(
 		c.writeResult(r),
 		report.WriteFile(c.junit, r.JUnit),

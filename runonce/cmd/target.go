@@ -52,6 +52,8 @@ type target interface {
 	list(ctx context.Context, namespaces func() []string) ([]*v1.Pod, error)
 	// states returns the pods of earlier runs with what is known of them, except their containers.
 	states(ctx context.Context, namespaces func() []string) ([]report.PodState, error)
+	// neverStarted returns the pods that the last runs have not started, besides those that are known.
+	neverStarted(known []report.PodState) ([]report.PodState, error)
 	// describe adds to a description what it does not have from states, logs, usage and the runtime.
 	describe(ctx context.Context, d *report.Description) error
 	// remains returns what is known of a pod that states does not have.

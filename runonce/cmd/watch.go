@@ -103,6 +103,7 @@ func (c *watchCommand) run(ctx context.Context, args []string) error {
 	case c.accepts && c.serveFlags.address == "":
 		return usagef("--accept runs the pods that clients create: it needs --serve, where they do")
 	}
+	c.recordRun(c.root, args)
 	args, err := c.acceptor.open(c.root, args)
 	if err != nil {
 		return err
@@ -209,7 +210,7 @@ func (c *watchCommand) begin(ctx context.Context, set *manifests.Set) error {
 	if err := c.target.openFor(ctx, set, &c.objects); err != nil {
 		return err
 	}
-	c.options.Logs, c.options.Events = c.target.logs(), c.output == "json" || c.output == "yaml"
+	c.options.Logs, c.options.Events = c.target.logs(), c.wantsEvents(c.output)
 	if err := c.awaitTurn(ctx, set, c.target.owner); err != nil {
 		return err
 	}
@@ -367,11 +368,12 @@ func (c *watchCommand) concluded(invalid []runonce.Result) func([]runonce.Result
 			c.display.Ready()
 		}
 		c.meter.concluded(results, code, time.Since(begun))
+		r := report.New(results, code, time.Since(c.options.Start))
+		c.keepReport(r, faults, false)
 		if c.reported {
 			c.warnRefused(results)
 			return
 		}
-		r := report.New(results, code, time.Since(c.options.Start))
 		if err := c.writeReport(c.output, r, faults); err != nil {
 			c.printError(err)
 		}
@@ -402,8 +404,10 @@ func (c *watchCommand) end(ctx context.Context, results []runonce.Result) error 
 		err = errors.Join(errs...)
 	}
 	code, _ := exitCode(ctx, results, "", nil)
+	r := report.New(results, code, time.Since(c.options.Start))
+	c.keepReport(r, c.faults, true)
 	if !c.reported {
-		err = c.afterError(err, c.writeReport(c.output, report.New(results, code, time.Since(c.options.Start)), c.faults))
+		err = c.afterError(err, c.writeReport(c.output, r, c.faults))
 	} else {
 		c.display.Results(results)
 	}
