@@ -208,8 +208,11 @@ func (p *planner) isRunAgain(e *entry) bool {
 		return false
 	}
 	st := e.pod.Status
+	if !podspec.Ended(st.Phase) {
+		return !e.fixed && p.o.Recreate != nil && p.o.Recreate(e.pod)
+	}
 	failed := st.Phase == v1.PodFailed && st.Reason != podspec.ReasonFailureIgnored
-	return !e.fixed && (failed || podspec.Ended(st.Phase) && p.o.Rerun)
+	return !e.fixed && (failed || p.o.Rerun)
 }
 
 // admitAll decides on every input pod in the order asked for. The resources of replaced pods

@@ -200,6 +200,23 @@ func TestDecide(t *testing.T) {
 			used: "cpu=1",
 		},
 		{
+			name: "running, to be replaced although it has not changed", node: "cpu=1", options: Options{Recreate: func(p *v1.Pod) bool { return p.Name == "a" }},
+			running: []*v1.Pod{pod("a", 0, "cpu=1", hostPort("", "TCP", 80)), pod("b", 0, "")}, pods: []*v1.Pod{pod("a", 0, "cpu=1", hostPort("", "TCP", 80)), pod("b", 0, "")},
+			want: []row{{Name: "a", Verdict: Admitted, Replaces: "uid-a"}, {Name: "b", Verdict: Admitted, Running: true}},
+			used: "cpu=1",
+		},
+		{
+			name: "succeeded, not to be replaced", node: "cpu=1", options: Options{Recreate: everyPod},
+			running: []*v1.Pod{pod("a", 0, "cpu=1", phase(v1.PodSucceeded))}, pods: []*v1.Pod{pod("a", 0, "cpu=1")},
+			want: []row{{Name: "a", Verdict: Admitted, Running: true}},
+		},
+		{
+			name: "to be replaced, beside one that wants its room", node: "cpu=1", options: Options{Recreate: everyPod},
+			running: []*v1.Pod{pod("a", 0, "cpu=1")}, pods: []*v1.Pod{pod("b", 0, "cpu=1"), pod("a", 0, "cpu=1")},
+			want: []row{{Name: "b", Verdict: Rejected}, {Name: "a", Verdict: Admitted, Replaces: "uid-a"}},
+			used: "cpu=1",
+		},
+		{
 			name: "changed", node: "cpu=2", running: []*v1.Pod{was(pod("a", 0, "cpu=2", hostPort("", "TCP", 80)))}, pods: []*v1.Pod{pod("b", 0, "cpu=1"), pod("a", 0, "cpu=1", hostPort("", "TCP", 80))},
 			want: []row{{Name: "b", Verdict: Admitted}, {Name: "a", Verdict: Admitted, Replaces: "was-uid-a"}},
 			used: "cpu=2",

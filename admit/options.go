@@ -49,6 +49,8 @@ type Options struct {
 	// Rerun treats pods that have succeeded in an earlier run as new, like those that have
 	// failed.
 	Rerun bool
+	// Recreate says which pods of earlier runs are replaced although they have neither changed nor ended; nil for none.
+	Recreate func(*v1.Pod) bool
 	// Once says which pods are never run again once they have ended, also if they have failed; nil for none.
 	Once func(*v1.Pod) bool
 	// DependsOn has what pods of the input depend on, by the names of the pods.

@@ -73,7 +73,7 @@ func (d Decision) Runs() bool {
 	return (d.Verdict == Admitted || d.Verdict == Queued) && !d.Prune
 }
 
-// Again returns the pod as it has ended in an earlier run if it is run again, else nil.
+// Again returns the pod as an earlier run has left it if it is run again, else nil.
 func (d Decision) Again() *v1.Pod {
 	if !d.Runs() || d.Running {
 		return nil
@@ -84,6 +84,12 @@ func (d Decision) Again() *v1.Pod {
 		}
 	}
 	return nil
+}
+
+// Recreated says whether the pod is stopped and started although it has neither changed nor ended.
+func (d Decision) Recreated() bool {
+	again := d.Again()
+	return again != nil && !podspec.Ended(again.Status.Phase)
 }
 
 // Plan is all decisions, made before anything is started or stopped.
@@ -132,7 +138,7 @@ func (d Decision) whyReplaced(pod *v1.Pod) string {
 	switch {
 	case !d.Runs() || d.Running:
 		return "a duplicate"
-	case pod.UID == d.Pod.UID:
+	case pod.UID == d.Pod.UID && !d.Recreated():
 		return "run again"
 	}
 	return "replaced"

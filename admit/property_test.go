@@ -35,6 +35,9 @@ func randomWorld(rng *rand.Rand) world {
 		w.options.Prune = everyPod
 	}
 	w.options.Rerun, w.options.Queue = rng.IntN(4) == 0, rng.IntN(3) == 0
+	if rng.IntN(4) == 0 {
+		w.options.Recreate = everyPod
+	}
 	for i := range rng.IntN(10) {
 		p := randomPod(rng, fmt.Sprintf("r%d", i))
 		p.Status.Phase = []v1.PodPhase{v1.PodRunning, v1.PodRunning, v1.PodRunning, v1.PodFailed}[rng.IntN(4)]

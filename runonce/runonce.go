@@ -88,7 +88,7 @@ type Limiter interface {
 
 // Resetter is a Runtime whose pods other processes may stop.
 type Resetter interface {
-	// Reset is Stop for a pod that has ended and that this run starts again. Its error says so if
+	// Reset is Stop for a pod that this run starts again. Its error says so if
 	// another process has stopped the pod, which must not be started then.
 	Reset(ctx context.Context, pod *v1.Pod) error
 }

@@ -113,7 +113,7 @@ func action(d admit.Decision) string {
 		return "prune"
 	case d.Verdict == admit.Preempted && d.Running:
 		return "stop"
-	case d.Blocked() && len(d.Replaces) > 0 && d.Again() == nil:
+	case d.Blocked() && len(d.Replaces) > 0 && (d.Again() == nil || d.Recreated()):
 		return "stop"
 	case d.Blocked():
 		return "none"
@@ -123,7 +123,7 @@ func action(d admit.Decision) string {
 		return "none"
 	case d.Running:
 		return "keep"
-	case d.Again() != nil:
+	case d.Again() != nil && !d.Recreated():
 		return "rerun"
 	case len(d.Replaces) > 0:
 		return "replace"
@@ -135,6 +135,8 @@ func action(d admit.Decision) string {
 func earlierRun(d admit.Decision) string {
 	const succeeded = "succeeded in an earlier run"
 	switch {
+	case d.Recreated():
+		return "" // it is replaced
 	case d.Again() != nil && d.Again().Status.Phase == v1.PodFailed:
 		return "failed in an earlier run"
 	case d.Again() != nil:

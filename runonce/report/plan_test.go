@@ -119,6 +119,7 @@ func TestPlanOfEndedPods(t *testing.T) {
 		{"succeeded", admit.Decision{Running: true, Earlier: was(v1.PodSucceeded)}, "keep", "succeeded in an earlier run; --rerun runs it again"},
 		{"succeeded, to run again", admit.Decision{Replaces: []*v1.Pod{was(v1.PodSucceeded)}}, "rerun", "succeeded in an earlier run"},
 		{"runs", admit.Decision{Running: true, Earlier: was(v1.PodRunning)}, "keep", ""},
+		{"runs, to be replaced", admit.Decision{Replaces: []*v1.Pod{was(v1.PodRunning)}}, "replace", ""},
 		{"runs twice", admit.Decision{Running: true, Earlier: was(v1.PodRunning), Replaces: []*v1.Pod{pod("job")}}, "keep", "another version of the pod is stopped"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
