@@ -189,7 +189,7 @@ func (a *admission) plan() admit.Plan {
 			refused[uid] = admit.Reason(r)
 		}
 	}
-	o := admit.Options{Refused: refused, Prune: a.o.planning.scope.prunedPods(a.set), Rerun: a.o.planning.rerun, DependsOn: a.set.Dependencies()}
+	o := admit.Options{Refused: refused, Prune: a.o.planning.scope.prunedPods(a.set), Rerun: a.o.planning.rerun, DependsOn: a.set.Dependencies(), Recreate: a.o.planning.recreate}
 	return admit.Decide(&v1.Node{}, a.running, a.set.Pods, o)
 }
 

@@ -137,8 +137,13 @@ func TestCompletePods(t *testing.T) {
 	if got := invoke(t, m, "run", manifest(t, "web", "Always", "[sleep]"), "--node", nodeFile(), "--settle", "0"); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
-	for command, want := range map[string][]string{"down": {"web", "default/web", ":files"}, "ps": {"web", "default/web"}, "wait": {"web", "default/web"}} {
-		got := completions(t, command, "--root", m.root, "--state", filepath.Join(m.root, "state"), "")
+	for command, want := range map[string][]string{"down": {"web", "default/web", ":files"}, "ps": {"web", "default/web"}, "wait": {"web", "default/web"}, "logs --only": nil, "ps --only": {"web", "default/web"}} {
+		command, flag, _ := strings.Cut(command, " ")
+		words := []string{command, "--root", m.root, "--state", filepath.Join(m.root, "state"), "--log-dir", m.root}
+		if flag != "" {
+			words = append(words, flag)
+		}
+		got := completions(t, append(words, "")...)
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", command, diff)
 		}

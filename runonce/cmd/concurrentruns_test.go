@@ -15,6 +15,26 @@ import (
 	"github.com/runonce/runonce/runtime/record"
 )
 
+// TestRecreateOfOtherRun: a run that replaces a pod takes it from the one that goes on, as with a changed pod.
+func TestRecreateOfOtherRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t)
+		job := manifest(t, "job", "Never", "[do, sleep 60s, exit 0]")
+		first := make(chan invocation, 1)
+		go func() { first <- invoke(t, m, "run", job, "--node", nodeFile(), "--until", "completed") }()
+		time.Sleep(10 * time.Second)
+		begun := time.Now()
+		second := invoke(t, m, "run", job, "--node", nodeFile(), "--until", "completed", "--recreate")
+		if took := time.Since(begun); second.code != 0 || took < time.Minute || !strings.Contains(second.stdout, "job  Succeeded") {
+			t.Errorf("after %s: %+v", took, second)
+		}
+		if got := <-first; got.code != 1 || !strings.Contains(got.stdout, "was stopped by process") {
+			t.Errorf("the first run: %+v", got)
+		}
+	})
+}
+
 // TestConcurrentRuns: a run waits until the one before it has stopped its pods, but not beyond
 // its own timeout.
 func TestConcurrentRuns(t *testing.T) {

@@ -21,18 +21,21 @@ type downCommand struct {
 	pluginFlags
 	pastFlags
 	inputFlags
+	choiceFlags
 	all, orphans         bool
 	withLogs, withImages bool
 	timeout, limit       time.Duration
+	chosen               bool // the command line chooses some of the pods
 }
 
 func (p *program) downCommand() *cli.Command {
 	c := &downCommand{program: p}
 	return p.command(cli.Command{
 		Name: "down", Usage: "stop pods gracefully and remove everything except their logs",
-		ArgsUsage: "PATH... | [NAMESPACE/]POD... | --all | --orphans",
+		ArgsUsage: "PATH... | [NAMESPACE/]POD... | --selector LABELS | --only NAME | --all | --orphans",
 		Description: "PATH stops the pods that were started from this file, directory or URL, even if it has\n" +
-			"been changed or deleted since. An argument that is not a path is the name of a pod.",
+			"been changed or deleted since. An argument that is not a path is the name of a pod.\n" +
+			"--selector and --only stop only some of these pods, and leave Services and other objects alone.",
 		Flags: []cli.Flag{
 			boolFlag(&c.all, "", "all pods of earlier runs, and leftovers of removed pods", "all"),
 			boolFlag(&c.orphans, "", "what killed runs have left that would have removed their pods", "orphans"),
@@ -41,11 +44,12 @@ func (p *program) downCommand() *cli.Command {
 			&cli.DurationFlag{Name: "timeout", Destination: &c.timeout, Usage: "end the command after this `DURATION`", DefaultText: "no limit"},
 			p.quietFlag(),
 		},
-	}, c, &c.pluginFlags, &c.pastFlags, hidden{&c.inputFlags}) // it finds pods by where they came from, and accepts them for convenience
+	}, c, &c.pluginFlags, &c.pastFlags, &c.choiceFlags, hidden{&c.inputFlags}) // it finds pods by where they came from, and accepts them for convenience
 }
 
-// noteGiven: only the command line can set the deadline. Elsewhere the name is that of a run's.
-func (c *downCommand) noteGiven() { c.limit = c.timeout }
+// noteGiven: only the command line can set the deadline. Elsewhere the name is that of a run's. What killed runs have left
+// is removed whatever the configuration chooses.
+func (c *downCommand) noteGiven() { c.limit, c.chosen = c.timeout, c.given() }
 
 func (c *downCommand) run(ctx context.Context, args []string) error {
 	c.outliveReaders()
@@ -81,8 +85,12 @@ func (c *downCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	err = c.stopAll(ctx, t, pods)
+	from := origins(args)
+	if c.given() {
+		from = nil // other pods may need what came from there
+	}
 	err = errors.Join(err, t.clean(ctx, cleanup{
-		pods: pods, all: c.all, origins: origins(args), namespace: c.podNamespace, namespaces: namespaces, logs: c.withLogs, images: c.withImages,
+		pods: pods, all: c.all, origins: from, namespace: c.podNamespace, namespaces: namespaces, logs: c.withLogs, images: c.withImages,
 	}))
 	return c.afterError(err, conclude())
 }
@@ -90,14 +98,14 @@ func (c *downCommand) run(ctx context.Context, args []string) error {
 // checkChoice refuses arguments that do not say what is stopped, in one way.
 func (c *downCommand) checkChoice(args []string) error {
 	ways := 0
-	for _, way := range []bool{len(args) > 0, c.all, c.orphans} {
+	for _, way := range []bool{len(args) > 0 || c.given() && !c.orphans || c.chosen, c.all, c.orphans} {
 		if way {
 			ways++
 		}
 	}
 	switch {
 	case ways != 1:
-		return usagef("down needs PATH..., POD..., --all or --orphans")
+		return usagef("down needs PATH..., POD..., --all or --orphans, or else --selector or --only")
 	case c.orphans && (c.podNamespace != "" || c.withLogs || c.withImages):
 		return usagef("--orphans does what killed runs would have done: it cannot be used with --pod-namespace, --logs or --images")
 	}

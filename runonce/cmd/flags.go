@@ -11,8 +11,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/backend"
@@ -389,14 +392,39 @@ func (f *pastFlags) check() error {
 	return cmp.Or(checkNamespace(f.podNamespace), f.engineFlags.check())
 }
 
-// earlierFlags say what becomes of the pods of earlier runs.
-type earlierFlags struct{ rerun, prune bool }
+// earlierFlags say which pods of the input a command is about, and what becomes of those of earlier runs.
+type earlierFlags struct {
+	choiceFlags
+	rerun, prune, recreate bool
+}
 
 func (f *earlierFlags) flags() []cli.Flag {
-	return []cli.Flag{
+	return append(f.choiceFlags.flags(),
 		boolFlag(&f.rerun, categoryRun, "rerun pods that succeeded in an earlier run", "rerun"),
+		boolFlag(&f.recreate, categoryRun, "replace pods that are running, also if nothing has changed", "recreate"),
 		boolFlag(&f.prune, categoryRun, "stop pods that came from these paths but are no longer there", "prune"),
+	)
+}
+
+func (f *earlierFlags) check() error {
+	if f.prune && f.given() {
+		return usagef("--prune is about the whole input: it cannot be used with %s", &f.choiceFlags)
 	}
+	return f.choiceFlags.check()
+}
+
+// choose leaves the pods in the input that are chosen, and notes which of them are recreated.
+func (f *earlierFlags) choose(c *console, set *manifests.Set, p *planning) error {
+	chosen, err := f.narrow(c, set)
+	if err != nil || !f.recreate {
+		return err
+	}
+	names := map[types.NamespacedName]bool{}
+	for _, pod := range chosen {
+		names[podspec.NameOf(pod)] = true
+	}
+	p.recreate = func(pod *v1.Pod) bool { return names[podspec.NameOf(pod)] }
+	return nil
 }
 
 // queueFlags say whether pods wait for room.

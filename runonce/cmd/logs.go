@@ -11,7 +11,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce/cmd/cmdline"
@@ -24,15 +23,15 @@ type logsCommand struct {
 	*program
 	logOptions
 	pastFlags
-	selectorText, sinceText string
-	prefix                  bool
+	sinceText string
+	prefix    bool
 }
 
 // logOptions select logs and their lines.
 type logOptions struct {
-	refs     []string        // to pods
-	selector labels.Selector // of pods, if there are no references
-	within   string          // the namespace of the pods, "" for all
+	refs        []string // to pods
+	choiceFlags          // of pods, if there are no references
+	within      string   // the namespace of the pods, "" for all
 
 	container                    string // "" for the one that kubectl chooses
 	allContainers                bool
@@ -63,7 +62,6 @@ func (p *program) logsCommand() *cli.Command {
 			containerFlag(&c.container),
 			boolFlag(&c.allContainers, "", "print the logs of all containers of a pod", "all-containers"),
 			boolFlag(&c.all, "", "print the logs of all pods that exist", "all"),
-			&cli.StringFlag{Name: "selector", Aliases: []string{"l"}, Destination: &c.selectorText, Usage: "print the logs of the pods that `LABELS` select, as in app=web"},
 			boolFlag(&c.follow, "", "follow the logs until the containers end", "follow", "f"),
 			boolFlag(&c.previous, "", "print the log of the previous instance", "previous", "p"),
 			boolFlag(&c.prefix, "", "begin each line with pod and container, as several logs do", "prefix"),
@@ -72,7 +70,7 @@ func (p *program) logsCommand() *cli.Command {
 			&cli.StringFlag{Name: "since-time", Destination: &c.sinceText, Usage: "print only lines from `TIME` on: 2030-01-02T15:04:05Z", DefaultText: "all"},
 			boolFlag(&c.timestamps, "", "print the time of each line", "timestamps", "t"),
 		},
-	}, c, &c.pastFlags)
+	}, c, &c.pastFlags, &c.choiceFlags)
 }
 
 func (c *logsCommand) run(ctx context.Context, args []string) error {
@@ -97,18 +95,15 @@ func (c *logsCommand) run(ctx context.Context, args []string) error {
 
 // parse refuses options that contradict each other, and reads those that are texts.
 func (c *logsCommand) parse() (err error) {
-	switch chosen := c.all || c.selectorText != ""; {
+	switch chosen := c.all || c.given(); {
 	case len(c.refs) == 0 && !chosen:
-		return usagef("logs needs a POD, --selector or --all")
-	case len(c.refs) > 0 && chosen, c.all && c.selectorText != "":
-		return usagef("logs needs only one of POD, --selector and --all")
+		return usagef("logs needs a POD, --selector, --only or --all")
+	case len(c.refs) > 0 && chosen, c.all && c.given():
+		return usagef("logs needs only one of POD, --all, and --selector or --only")
 	case c.container != "" && c.allContainers:
 		return usagef("--container and --all-containers exclude each other")
 	case c.since > 0 && c.sinceText != "":
 		return usagef("--since and --since-time exclude each other")
-	}
-	if c.selector, err = labels.Parse(c.selectorText); err != nil {
-		return usagef("--selector %q: %w", c.selectorText, err)
 	}
 	if c.sinceText != "" {
 		if c.sinceTime, err = time.Parse(time.RFC3339, c.sinceText); err != nil {
@@ -201,9 +196,9 @@ func (o *logOptions) lines() *int {
 	return &o.tail
 }
 
-// selects says whether the pod is wanted, of those that are not named.
-func (o *logOptions) selects(pod *v1.Pod) bool {
-	return o.selector.Matches(labels.Set(pod.Labels)) && (o.within == "" || o.within == pod.Namespace)
+// selected returns the pods that are wanted, of those that exist, if none is named.
+func (o *logOptions) selected(pods []*v1.Pod) ([]*v1.Pod, error) {
+	return o.choose(inNamespace(o.within, pods))
 }
 
 // noSource is the error if no pod is left.

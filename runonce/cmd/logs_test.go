@@ -37,7 +37,7 @@ func TestLogs(t *testing.T) {
 			{[]string{"logs", "nobody"}, 2, "", `no logs of pod "nobody"`},
 			{[]string{"logs", "other/job"}, 2, "", `no logs of pod "other/job"`},
 			{[]string{"logs", "job", "-c", "none"}, 2, "", "it has: main"},
-			{[]string{"logs"}, 2, "", "logs needs a POD, --selector or --all"},
+			{[]string{"logs"}, 2, "", "logs needs a POD, --selector, --only or --all"},
 			{[]string{"logs", "job", "--tail", "-1"}, 2, "", "must not be negative"},
 			{[]string{"logs", "job", "--since", "-1m"}, 2, "", "must not be negative"},
 		} {

@@ -84,7 +84,10 @@ func (t *nodeTarget) loggedPods(o logOptions) (all []logs.Found, err error) {
 		return all, nil
 	}
 	pods, err := t.known()
-	for _, pod := range only(pods, o.selects) {
+	if err == nil {
+		pods, err = o.selected(pods)
+	}
+	for _, pod := range pods {
 		of := logs.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}
 		if found := (logs.Found{Pod: of, Path: of.Dir(store.Dir)}); found.HasLogs() {
 			all = append(all, found)
@@ -188,7 +191,7 @@ func (c *console) pickContainer(o logOptions, found logs.Found, mark logs.Mark, 
 		slices.Sort(names)
 		mark = logs.Mark{Containers: names} // not a pod of this root
 	}
-	chosen := o.choose(c, mark)
+	chosen := o.chooseContainer(c, mark)
 	if !slices.Contains(names, chosen) {
 		slices.Sort(names)
 		return "", usagef("pod %q has no logs of container %q; it has: %s", found.Name, chosen, strings.Join(names, ", "))
@@ -197,7 +200,7 @@ func (c *console) pickContainer(o logOptions, found logs.Found, mark logs.Mark, 
 }
 
 // choose returns the container that is wanted of a pod.
-func (o *logOptions) choose(c *console, mark logs.Mark) string {
+func (o *logOptions) chooseContainer(c *console, mark logs.Mark) string {
 	if len(o.refs) == 1 {
 		return c.chooseContainer(o.container, mark)
 	}
@@ -206,15 +209,18 @@ func (o *logOptions) choose(c *console, mark logs.Mark) string {
 
 // logSources returns the logs of pods of the cluster.
 func (t *clusterTarget) logSources(ctx context.Context, o logOptions) ([]logSource, error) {
-	all, err := t.list(ctx, func() []string { return namespacesIn(o.refs) })
+	all, err := t.list(ctx, func() []string { return o.namespaces(o.refs) })
 	if err != nil {
 		return nil, err
 	}
-	pods := only(all, o.selects)
+	var pods []*v1.Pod
 	if len(o.refs) > 0 {
-		if pods, err = namedPods(o.refs, all, notOnCluster); err != nil {
-			return nil, err
-		}
+		pods, err = namedPods(o.refs, all, notOnCluster)
+	} else {
+		pods, err = o.selected(all)
+	}
+	if err != nil {
+		return nil, err
 	}
 	var sources []logSource
 	for _, pod := range pods {

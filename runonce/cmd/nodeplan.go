@@ -23,7 +23,14 @@ type planning struct {
 	scope scope
 	rerun bool
 	queue bool
-	once  func(*v1.Pod) bool // see admit.Options
+	// recreate says which pods that run are replaced; nil for none.
+	recreate func(*v1.Pod) bool
+	once     func(*v1.Pod) bool // see admit.Options
+}
+
+// planOf returns what a plan of the command depends on. What is chosen comes later.
+func (f *earlierFlags) planOf(pods *podFlags, paths []string, queue bool) *planning {
+	return &planning{flags: pods, scope: scope{paths, pods.recursive, f.prune}, rerun: f.rerun, queue: queue}
 }
 
 // prepare opens the engine and makes the plan, when it is this run's turn.
@@ -97,6 +104,7 @@ func (t *nodeTarget) decide(ctx context.Context, set *manifests.Set) (admit.Plan
 	o := t.planning.flags.admission(set)
 	o.RuntimeHandlers = containerd.HandlerNames(t.planning.flags.handlers)
 	o.Prune, o.Rerun, o.Once = t.planning.scope.prunedPods(set), t.planning.rerun, t.planning.once
+	o.Recreate = t.planning.recreate
 	o.NoNFS, o.AppArmor = !volume.HasNFS(), host.AppArmorEnabled(t.io.Machine)
 	if o.Listening, err = t.listeners(t.options.PodsRoot, set.Pods, running); err != nil {
 		return admit.Plan{}, err
@@ -179,7 +187,7 @@ func (c *console) planOffline(ctx context.Context, set *manifests.Set, o *planni
 		return none, err
 	}
 	ao := f.admission(set)
-	ao.Rerun, ao.Queue = o.rerun, o.queue
+	ao.Rerun, ao.Queue, ao.Recreate = o.rerun, o.queue, o.recreate
 	if o.scope.prune {
 		ao.Prune = func(*v1.Pod) bool { return true } // they count as coming from the same paths
 	}

@@ -42,7 +42,7 @@ func (c *planCommand) noteGiven() {
 }
 
 func (c *planCommand) run(ctx context.Context, args []string) error {
-	planning := &planning{flags: &c.podFlags, scope: scope{args, c.recursive, c.prune}, rerun: c.rerun, queue: c.queue}
+	planning := c.planOf(&c.podFlags, args, c.queue)
 	engine := c.podFlags.engine(c.console)
 	c.connectFlags.setTo(&engine)
 	t, err := c.target(&c.clusterFlags, c.planner(engine, planning),
@@ -58,6 +58,9 @@ func (c *planCommand) run(ctx context.Context, args []string) error {
 	t.input(&o)
 	set, err := c.read(ctx, reading{args, o, c.skipInvalid, c.prune})
 	if err != nil {
+		return err
+	}
+	if err := c.earlierFlags.choose(c.console, set, planning); err != nil {
 		return err
 	}
 	var document report.Plan

@@ -18,6 +18,7 @@ type psCommand struct {
 	*program
 	outputFlags
 	pastFlags
+	choiceFlags
 	all bool
 }
 
@@ -27,7 +28,7 @@ func (p *program) psCommand() *cli.Command {
 		Name: "ps", Usage: "list the pods of earlier runs, their current state and last outcome", ArgsUsage: "[[NAMESPACE/]POD...]",
 		Description: "With PODs, it lists only those and prints all messages and the last log lines below the table.",
 		Flags:       []cli.Flag{boolFlag(&c.all, "", "list the pods as well that the last run of an input has not started", "all", "a")},
-	}, c, &c.outputFlags, &c.pastFlags)
+	}, c, &c.outputFlags, &c.pastFlags, &c.choiceFlags)
 }
 
 func (c *psCommand) run(ctx context.Context, args []string) error {
@@ -36,7 +37,7 @@ func (c *psCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer t.close()
-	states, err := t.states(ctx, func() []string { return namespacesIn(args) })
+	states, err := t.states(ctx, func() []string { return c.namespaces(args) })
 	if err != nil {
 		return err
 	}
@@ -75,6 +76,10 @@ func (c *psCommand) wanted(all []report.PodState, args []string) ([]report.PodSt
 			named = append(named, found...)
 		}
 		pods = named
+	}
+	pods, err := c.choose(pods)
+	if err != nil {
+		return nil, err
 	}
 	states := slices.DeleteFunc(all, func(s report.PodState) bool { return !slices.Contains(pods, s.Pod) })
 	for i := range states {

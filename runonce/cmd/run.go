@@ -119,9 +119,10 @@ type runCommand struct {
 	exitCodeFrom, logsTo string
 	scheduleTimeout      time.Duration
 
-	copies logCopies // for --logs-to
-	junit  string    // junitFile, when it can be written
-	meter  *meter    // for --metrics
+	planning *planning
+	copies   logCopies // for --logs-to
+	junit    string    // junitFile, when it can be written
+	meter    *meter    // for --metrics
 
 	interaction *interaction // nil unless the container works with this process
 	seen        bool         // all that the container did was seen here
@@ -227,7 +228,7 @@ func (c *runCommand) openOutputs() error {
 // openTarget returns where the pods run. The steps of their starts go to the trace of the options.
 func (c *runCommand) openTarget(args []string, o *runonce.Options) (target, error) {
 	o.Trace = &runonce.Trace{}
-	planning := &planning{flags: &c.podFlags, scope: scope{args, c.recursive, c.prune}, rerun: c.rerun, queue: c.queue}
+	c.planning = c.planOf(&c.podFlags, args, c.queue)
 	engine := c.podFlags.engine(c.console)
 	c.startFlags.setTo(&engine)
 	var err error
@@ -236,16 +237,16 @@ func (c *runCommand) openTarget(args []string, o *runonce.Options) (target, erro
 			return nil, err
 		}
 	}
-	machine := c.planner(engine, planning)
+	machine := c.planner(engine, c.planning)
 	machine.copies, machine.follows, machine.interacts, machine.trace, machine.remove = &c.copies, c.followFlags.wanted(), c.interactiveFlags.stdin, c.meter.traced(o.Trace.Record), c.removal()
 	machine.cleanup = c.cleanupArguments(&c.engineFlags, &c.pluginFlags)
 	return c.target(&c.clusterFlags, machine, clusterOptions{
 		namespace: c.podNamespace, createNamespace: c.createNamespace, scheduleTimeout: c.scheduleTimeout, remove: c.all,
-		planning: planning, trace: o.Trace,
+		planning: c.planning, trace: o.Trace,
 	})
 }
 
-// readInput reads the manifests.
+// readInput reads the manifests, and leaves out the pods that are not chosen.
 func (c *runCommand) readInput(ctx context.Context, t target, args []string) (*manifests.Set, error) {
 	o, err := c.input(c.console)
 	if err != nil {
@@ -254,7 +255,11 @@ func (c *runCommand) readInput(ctx context.Context, t target, args []string) (*m
 	o.ClusterDomain = c.clusterDomain
 	c.interactiveFlags.setTo(&o, c.console)
 	t.input(&o)
-	return c.read(ctx, reading{args, o, c.skipInvalid, c.prune})
+	set, err := c.read(ctx, reading{args, o, c.skipInvalid, c.prune})
+	if err != nil {
+		return nil, err
+	}
+	return set, c.earlierFlags.choose(c.console, set, c.planning)
 }
 
 // carryOut runs the pods of a plan.

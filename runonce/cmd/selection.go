@@ -46,7 +46,15 @@ func (s selector) choose(ctx context.Context, args []string, pods []*v1.Pod) (wa
 		}
 		selected, wanted = append(selected, one), append(wanted, one.pods...)
 	}
-	wanted = only(pods, func(pod *v1.Pod) bool { return slices.Contains(wanted, pod) })
+	wanted = only(pods, func(pod *v1.Pod) bool { return len(args) == 0 || slices.Contains(wanted, pod) })
+	if s.c.given() && len(wanted) > 0 {
+		if wanted, err = s.c.choiceFlags.choose(wanted); err != nil {
+			return nil, nil, err
+		}
+		if len(wanted) == 0 {
+			s.c.notice(s.c.choiceFlags.String() + " selects no pod")
+		}
+	}
 	return wanted, func() (err error) {
 		for _, one := range selected {
 			s.c.notice(one.notice)
@@ -149,5 +157,5 @@ func (s selector) namespaces(ctx context.Context, args []string) []string {
 		names, _ := s.namesIn(ctx, arg) // an error is for selectBy
 		all = slices.AppendSeq(all, maps.Keys(names))
 	}
-	return namespacesIn(all)
+	return s.c.choiceFlags.namespaces(all)
 }

@@ -84,8 +84,7 @@ type Result struct {
 	// Status is the pod's status as in the Kubernetes API, version v1.
 	Status v1.PodStatus `json:"status"`
 
-	total int      // containers of the spec
-	kills []string // see killLines
+	pod SavedPod
 }
 
 // Phase is one step of a pod's start.
@@ -120,7 +119,9 @@ func newResult(in *runonce.Result) Result {
 		out.FinishedAt = &metav1.Time{Time: in.Finished}
 	}
 	if in.Pod != nil {
-		out.total, out.kills = len(in.Pod.Spec.Containers), killLines(in.Pod, in.Containers)
+		out.pod = SavedPod{
+			Containers: len(in.Pod.Spec.Containers), Labels: in.Pod.Labels, Owners: in.Pod.OwnerReferences, Kills: killLines(in.Pod, in.Containers),
+		}
 	}
 	for _, p := range in.Phases {
 		out.Phases = append(out.Phases, Phase{Name: p.Name, StartSeconds: seconds(p.Start), Seconds: seconds(p.Elapsed)})

@@ -53,11 +53,11 @@ func (r *Result) row() row {
 	cpu, peak := sumUsage(r.Containers)
 	out := row{
 		PodID: r.PodID, word: string(r.Outcome), problem: r.problem(), optional: r.Optional, reason: r.Reason, message: messageOf(r.Reason, r.Message, r.PreemptedBy),
-		more: slices.Concat(r.kills, r.logs(), r.events()),
+		more: slices.Concat(r.pod.Kills, r.logs(), r.events()),
 		// Of a pod at its goal, the message says less about it than the lines.
-		complete: r.Outcome.AtGoal() && r.Reason == podspec.ReasonOOMKilled && len(r.kills) > 0,
+		complete: r.Outcome.AtGoal() && r.Reason == podspec.ReasonOOMKilled && len(r.pod.Kills) > 0,
 		cells: []string{
-			r.Namespace, r.Name, string(r.Outcome), fmt.Sprintf("%d/%d", countReady(r.Status), r.total),
+			r.Namespace, r.Name, string(r.Outcome), fmt.Sprintf("%d/%d", countReady(r.Status), r.pod.Containers),
 			strconv.Itoa(r.Restarts), strconv.Itoa(r.Attempts), elapsed, strings.Join(r.PodIPs, ","), cpu, peak,
 		},
 	}

@@ -16,17 +16,25 @@ import (
 // Saved is a report with what its JSON does not have, so that it can be written again in every format.
 type Saved struct {
 	Report Report `json:"report"`
-	// Totals are how many containers the spec of each pod has.
-	Totals []int `json:"totals,omitempty"`
+	// Pods are those of the results.
+	Pods []SavedPod `json:"pods,omitempty"`
 	// Faults are the warnings of the manifests, and the errors of those that were skipped.
 	Faults decode.Diagnostics `json:"faults,omitempty"`
+}
+
+// SavedPod is what a result does not say of its pod.
+type SavedPod struct {
+	Containers int                     `json:"containers"` // of its spec
+	Labels     map[string]string       `json:"labels,omitempty"`
+	Owners     []metav1.OwnerReference `json:"owners,omitempty"`
+	Kills      []string                `json:"kills,omitempty"` // see killLines
 }
 
 // Save returns the report as it can be saved.
 func (r Report) Save(faults decode.Diagnostics) Saved {
 	s := Saved{Report: r, Faults: faults}
 	for i := range r.Results {
-		s.Totals = append(s.Totals, r.Results[i].total)
+		s.Pods = append(s.Pods, r.Results[i].pod)
 	}
 	return s
 }
@@ -36,8 +44,8 @@ func (s Saved) Restore() Report {
 	r := s.Report
 	r.Results = slices.Clone(r.Results)
 	for i := range r.Results {
-		if i < len(s.Totals) {
-			r.Results[i].total = s.Totals[i]
+		if i < len(s.Pods) {
+			r.Results[i].pod = s.Pods[i]
 		}
 	}
 	return r
@@ -52,7 +60,7 @@ func (r Report) NeverStarted(decided time.Time) []PodState {
 		if res.started() {
 			continue
 		}
-		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: res.Namespace, Name: res.Name, UID: types.UID(res.UID)}, Status: res.Status}
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: res.Namespace, Name: res.Name, UID: types.UID(res.UID), Labels: res.pod.Labels, OwnerReferences: res.pod.Owners}, Status: res.Status}
 		pod.Annotations = map[string]string{podspec.AnnotationSource: res.Source}
 		states = append(states, PodState{
 			Pod: pod, Outcome: res.Outcome, Reason: res.Reason, Message: messageOf(res.Reason, res.Message, res.PreemptedBy), DecidedAt: decided, NeverStarted: true,

@@ -126,6 +126,8 @@ func (l *commandLine) values(name string) []string {
 	case l.Command.Name == "debug" && name != "target": // its container is a new one
 	case slices.Contains(names(f), "container"), slices.Contains(names(f), "target"):
 		return l.containers()
+	case slices.Contains(names(f), "only"):
+		return podNames(l.pods())
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func unknownFlag(command *cli.Command, name string) error {
 
 // doingMore are the flags with which a command starts, stops or removes more than without.
 var doingMore = []string{
-	"all", "create-namespace", "images", "logs", "prune", "recursive", "rerun", "rm", "run-cronjobs", "skip-invalid", "stop-pods",
+	"all", "create-namespace", "images", "logs", "prune", "recreate", "recursive", "rerun", "rm", "run-cronjobs", "skip-invalid", "stop-pods",
 }
 
 // doesMore says whether the flag is one of them.
