@@ -1,10 +1,15 @@
 package cmd_test
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/runonce/runonce/internal/testing/roottest"
+	"github.com/runonce/runonce/runonce/lastrun"
 )
 
 // TestReportOfKilledProcess: who waits for a run that is killed learns that it has no result, what is left of its pods is
@@ -36,5 +41,25 @@ func TestReportOfKilledProcess(t *testing.T) {
 	m.once(t, "run", "--settle", "0", first)
 	if out := m.once(t, "report", "--exit-code"); !strings.Contains(out, "first  Running") {
 		t.Error(out)
+	}
+}
+
+// TestReportNeedsRoot: who may not read the root is told what helps.
+func TestReportNeedsRoot(t *testing.T) {
+	roottest.Require(t)
+	root := filepath.Join(t.TempDir(), "root")
+	r, err := lastrun.Begin(root, "run", []string{"/pods"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.End(0) })
+	for _, args := range [][]string{{"report", "--root", root}, {"report", "/pods", "--wait", "--root", root}} {
+		program := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
+		program.Env = append(os.Environ(), asProgram+"=1")
+		program.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		out, _ := program.CombinedOutput()
+		if code := program.ProcessState.ExitCode(); code != 4 || string(out) != "runonce: \"report\" needs root: use sudo\n" {
+			t.Errorf("%v: exit code %d: %s", args, code, out)
+		}
 	}
 }

@@ -216,7 +216,7 @@ func expire(root string) error {
 	size := int64(0)
 	for i, info := range infos {
 		size += info.Size()
-		if i == 0 || i < MaxInputs && size <= maxSize {
+		if i == 0 || i < maxInputs && size <= maxSize {
 			continue
 		}
 		path := filepath.Join(root, dir, info.Name())

@@ -130,14 +130,14 @@ func TestBounded(t *testing.T) {
 	root := t.TempDir()
 	watch := begin(t, root, "watch", "/watched")
 	must(t, os.Chtimes(pathOf(root, watch.now.Paths), time.Time{}, time.Now().Add(-time.Hour)))
-	for i := range MaxInputs + 3 {
+	for i := range maxInputs + 3 {
 		r := begin(t, root, "run", fmt.Sprintf("/%d", i))
 		must(t, r.Report(saved(0), true))
 		must(t, r.End(0))
 		at := time.Now().Add(time.Duration(i-100) * time.Second)
 		must(t, os.Chtimes(pathOf(root, r.now.Paths), at, at))
 	}
-	for path, want := range map[string]bool{"/watched": true, "/0": false, "/2": false, "/3": true, fmt.Sprintf("/%d", MaxInputs+2): true} {
+	for path, want := range map[string]bool{"/watched": true, "/0": false, "/2": false, "/3": true, fmt.Sprintf("/%d", maxInputs+2): true} {
 		if got := state(t, root, path) != "unknown"; got != want {
 			t.Errorf("%s: kept %t", path, got)
 		}

@@ -17,7 +17,7 @@ import (
 
 // What is kept: the reports of so many inputs, the newest, and so much of them together.
 const (
-	MaxInputs = 32
+	maxInputs = 32
 	maxSize   = 32 << 20
 )
 
