@@ -94,7 +94,7 @@ func TestConfigMistakes(t *testing.T) {
 		{"", "RUNONCE_TIMEOUT=5", `RUNONCE_TIMEOUT: "5": a duration needs a unit`},
 		{"timeout: -1s\n", "", file + "1: --timeout -1s: must not be negative"},
 	} {
-		got := invokeWith(t, withConfig(t, c.config, c.environ), "run", pod)
+		got := invokeWith(t, withConfig(t, c.config, c.environ), "run", pod, "--root", t.TempDir())
 		if got.code != 2 || got.stdout != "" || !strings.Contains(got.stderr, c.want) {
 			t.Errorf("%q %s: %+v", c.config, c.environ, got)
 		}
@@ -154,7 +154,7 @@ func TestConfigPaths(t *testing.T) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := invokeWith(t, withConfig(t, ""), "run", "--config", config, manifest(t, "web", "Always", "[sleep]"))
+	got := invokeWith(t, withConfig(t, ""), "run", "--root", t.TempDir(), "--config", config, manifest(t, "web", "Always", "[sleep]"))
 	if got.code != 2 || !strings.Contains(got.stderr, config+":1: --junit: ") || !strings.Contains(got.stderr, filepath.Join(dir, "sub")) {
 		t.Errorf("%+v", got)
 	}

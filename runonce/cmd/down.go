@@ -32,7 +32,7 @@ func (p *program) downCommand() *cli.Command {
 	c := &downCommand{program: p}
 	return p.command(cli.Command{
 		Name: "down", Usage: "stop pods gracefully and remove everything except their logs",
-		ArgsUsage: "PATH... | [NAMESPACE/]POD... | --selector LABELS | --only NAME | --all | --orphans",
+		ArgsUsage: "PATH... | [NAMESPACE/]POD... | -l LABELS | --only NAME | --all | --orphans",
 		Description: "PATH stops the pods that were started from this file, directory or URL, even if it has\n" +
 			"been changed or deleted since. An argument that is not a path is the name of a pod.\n" +
 			"--selector and --only stop only some of these pods, and leave Services and other objects alone.",

@@ -203,7 +203,7 @@ func TestInterruptedEarly(t *testing.T) {
 	cancel(cmd.Interrupt{Signal: syscall.SIGHUP})
 	var out bytes.Buffer
 	pod := manifest(t, "web", "Always", "[sleep]")
-	code := cmd.Main(ctx, []string{"runonce", pod, "-o", "json", "--node", nodeFile()}, cmd.IO{
+	code := cmd.Main(ctx, []string{"runonce", pod, "-o", "json", "--node", nodeFile(), "--root", t.TempDir()}, cmd.IO{
 		Stdout: &out, Stderr: io.Discard, Open: newMemory(t).open, Getenv: func(string) string { return "" }, Machine: bareMachine(),
 	})
 	checkDocument(t, nil, out.String())

@@ -132,9 +132,10 @@ func TestCommandOrPath(t *testing.T) {
 func TestNeedsRoot(t *testing.T) {
 	t.Parallel()
 	pod := manifest(t, "web", "Always", "[sleep]")
+	root := t.TempDir()
 	invoke := func(args string) invocation {
 		var out, errs bytes.Buffer
-		code := cmd.Main(t.Context(), strings.Fields("runonce "+args), cmd.IO{
+		code := cmd.Main(t.Context(), append(strings.Fields("runonce "+args), "--root", root), cmd.IO{
 			Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" }, Machine: os.DirFS("/"),
 			Open: func(context.Context, backend.Options) (backend.Engine, error) { return nil, backend.ErrNotRoot },
 		})
