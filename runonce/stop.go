@@ -73,7 +73,7 @@ func (r *run) stopDepartures(ctx context.Context, plan admit.Plan, results []Res
 	// They keep their grace period: a Stop with a deadline would shorten it.
 	stop, cancel := withoutDeadline(ctx)
 	defer cancel()
-	InStopOrder(stop, pods, func(ctx context.Context, i int) {
+	InStopOrder(stop, pods, nil, func(ctx context.Context, i int) {
 		d, remove := removals[i], r.rt.Stop
 		if d.By != nil {
 			r.recordDecision(plan.Decisions[d.Row])
@@ -153,7 +153,7 @@ func (r *run) remove(ctx context.Context, cause error) {
 			started, pods = append(started, p), append(pods, p.pod)
 		}
 	}
-	InStopOrder(context.WithoutCancel(ctx), pods, func(ctx context.Context, i int) {
+	InStopOrder(context.WithoutCancel(ctx), pods, CriticalLast(), func(ctx context.Context, i int) {
 		p := started[i]
 		ctx, cancel := context.WithTimeout(ctx, r.removeLimit(p.pod, cause))
 		defer cancel()

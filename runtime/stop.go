@@ -192,6 +192,15 @@ func (e *leftError) Left() string { return e.left }
 // given reason and message, in later processes too. What belongs to the pod stays until Stop,
 // except for its namespaces.
 func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) error {
+	return p.fail(ctx, pod, reason, message, func(grace time.Duration) time.Duration { return grace })
+}
+
+// Terminate is Fail for a pod of which a deadline of ctx shortens the grace period, as for Stop.
+func (p *Pods) Terminate(ctx context.Context, pod *v1.Pod, reason, message string) error {
+	return p.fail(ctx, pod, reason, message, func(grace time.Duration) time.Duration { return graceWithin(ctx, grace) })
+}
+
+func (p *Pods) fail(ctx context.Context, pod *v1.Pod, reason, message string, within func(time.Duration) time.Duration) error {
 	lock, err := p.o.Records.Lock(ctx, pod.UID)
 	if err != nil {
 		return err
@@ -216,7 +225,11 @@ func (p *Pods) Fail(ctx context.Context, pod *v1.Pod, reason, message string) er
 	if err != nil {
 		return err
 	}
-	if err := p.act(ctx, lock, obs, podstate.Decide(obs, time.Now())); err != nil {
+	todo := podstate.Decide(obs, time.Now())
+	for i := range todo.Kill {
+		todo.Kill[i].Grace = within(todo.Kill[i].Grace)
+	}
+	if err := p.act(ctx, lock, obs, todo); err != nil {
 		return fmt.Errorf("ending pod %q: %w", pod.Name, err)
 	}
 	return nil

@@ -15,8 +15,8 @@ import (
 const unitDir = "/run/systemd/system"
 
 // install installs the units of packaging/systemd with the program, the flags and the directories
-// of the box, and returns the directory of runonce.service.
-func (b *box) install(t *testing.T) string {
+// of the box.
+func (b *box) install(t *testing.T) {
 	t.Helper()
 	path, err := program()
 	if err != nil {
@@ -33,7 +33,7 @@ func (b *box) install(t *testing.T) string {
 		"/usr/local/bin/runonce watch", path+" watch "+flags+" --images-dir "+archives+" --container-logs journal --log-format journal --log-level info",
 		"/etc/runonce/", b.dir+"/",
 		// The machine has not started what ordinary services need.
-		"[Unit]\n", "[Unit]\nDefaultDependencies=no\n", "After=network-online.target\nWants=network-online.target\n", "",
+		"[Unit]\n", "[Unit]\nDefaultDependencies=no\n", "After=network-online.target runonce-shutdown", "After=runonce-shutdown", "After=network-online.target containerd.service\n", "", "Wants=network-online.target\n", "",
 	)
 	units, err := filepath.Glob("../../packaging/systemd/*")
 	if err != nil || len(units) == 0 {
@@ -64,7 +64,6 @@ func (b *box) install(t *testing.T) string {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
 	systemctl(t, "daemon-reload")
-	return filepath.Join(b.dir, "pods")
 }
 
 func systemctl(t *testing.T, args ...string) string {
@@ -180,6 +179,18 @@ func TestUnits(t *testing.T) {
 	awaitUnit(t, "runonce.service", "failed/failed", "")
 	if got := properties(t, "runonce.service", "ExecMainStatus", "NRestarts"); got[0] != "2" || got[1] != "0" {
 		t.Errorf("exit code and restarts after an invalid manifest: %q", got)
+	}
+}
+
+// TestShutdownUnit: what systemd stops in a shutdown stops the ordinary pods, then the critical ones, and keeps them.
+func TestShutdownUnit(t *testing.T) {
+	inSystemd(t)
+	b := newBox(t, "")
+	b.install(t)
+	systemctl(t, "start", "runonce-shutdown.service")
+	b.stopsCriticalLast(t, func() { systemctl(t, "stop", "runonce-shutdown.service") })
+	if after := properties(t, "runonce.service", "After")[0]; !strings.Contains(after, "runonce-shutdown.service") {
+		t.Errorf("runonce.service is After=%s", after)
 	}
 }
 

@@ -64,7 +64,7 @@ func suites(all bool) []suite {
 		{"./runonce/cmd", "^TestEviction$/^embedded$", []string{job.Plain}},
 		{"./hack/e2e", "^TestCgroupDriver$/^embedded$", booted},
 		{"./hack/e2e", "^TestCallerIsStopped$", booted},
-		{"./hack/e2e", "^TestUnits$", []string{job.SystemdV2}},
+		{"./hack/e2e", "^(TestUnits|TestShutdownUnit)$", []string{job.SystemdV2}},
 		{"./runtime/network", "^TestHostPortSCTP$", plain},
 		{"./runtime/service/rules", "^TestSCTP$", plain},
 		{"./hack/vm/debian", "^TestArchive$", []string{job.ARM64}},

@@ -13,6 +13,7 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/progress"
+	"github.com/runonce/runonce/runtime"
 )
 
 // downCommand is "down".
@@ -22,10 +23,11 @@ type downCommand struct {
 	pastFlags
 	inputFlags
 	choiceFlags
-	all, orphans         bool
-	withLogs, withImages bool
-	timeout, limit       time.Duration
-	chosen               bool // the command line chooses some of the pods
+	all, orphans, keep, withLogs, withImages bool
+	graceByPriority                          string
+	groups                                   runonce.StopGroups
+	timeout, limit                           time.Duration
+	chosen                                   bool // the command line chooses some of the pods
 }
 
 func (p *program) downCommand() *cli.Command {
@@ -39,6 +41,8 @@ func (p *program) downCommand() *cli.Command {
 		Flags: []cli.Flag{
 			boolFlag(&c.all, "", "all pods of earlier runs, and leftovers of removed pods", "all"),
 			boolFlag(&c.orphans, "", "what killed runs have left that would have removed their pods", "orphans"),
+			boolFlag(&c.keep, "", "stop the pods, but keep them for the next run", "keep"),
+			textFlag(&c.graceByPriority, categoryShutdown, "`LIST` of PRIORITY=DURATION: stop in this order", "shutdown-grace-by-priority", ""),
 			boolFlag(&c.withLogs, "", "delete their logs, and with --all those of pods removed earlier", "logs"),
 			boolFlag(&c.withImages, "", "delete the images that only they used, except those from archives", "images"),
 			&cli.DurationFlag{Name: "timeout", Destination: &c.timeout, Usage: "end the command after this `DURATION`", DefaultText: "no limit"},
@@ -65,6 +69,7 @@ func (c *downCommand) run(ctx context.Context, args []string) error {
 	engine := c.engine(c.console)
 	engine.Network.CNIBinDirs = c.cniBinDirs.values
 	machine := c.machine(engine)
+	machine.keep = c.keep
 	t, err := c.target(&c.clusterFlags, machine, clusterOptions{namespace: c.podNamespace, onlyNamespace: c.podNamespace != ""})
 	if err != nil {
 		return err
@@ -84,7 +89,9 @@ func (c *downCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	err = c.stopAll(ctx, t, pods)
+	if err = c.stopAll(ctx, t, pods); c.keep {
+		return c.afterError(err, conclude())
+	}
 	from := origins(args)
 	if c.given() {
 		from = nil // other pods may need what came from there
@@ -106,8 +113,22 @@ func (c *downCommand) checkChoice(args []string) error {
 	switch {
 	case ways != 1:
 		return usagef("down needs PATH..., POD..., --all or --orphans, or else --selector or --only")
-	case c.orphans && (c.podNamespace != "" || c.withLogs || c.withImages):
-		return usagef("--orphans does what killed runs would have done: it cannot be used with --pod-namespace, --logs or --images")
+	case c.orphans && (c.podNamespace != "" || c.withLogs || c.withImages || c.keep):
+		return usagef("--orphans does what killed runs would have done: it cannot be used with --pod-namespace, --logs, --images or --keep")
+	case c.keep && (c.withLogs || c.withImages):
+		return usagef("--keep keeps all that the pods have: it cannot be used with --logs or --images")
+	}
+	return c.group()
+}
+
+// group reads in which order pods are stopped.
+func (c *downCommand) group() (err error) {
+	c.groups = runonce.CriticalLast()
+	if c.graceByPriority == "" {
+		return nil
+	}
+	if c.groups, err = runonce.ParseStopGroups(c.graceByPriority); err != nil {
+		return usagef("--shutdown-grace-by-priority %w", err)
 	}
 	return nil
 }
@@ -116,7 +137,12 @@ func (c *downCommand) checkChoice(args []string) error {
 func (c *downCommand) stopAll(ctx context.Context, t target, pods []*v1.Pod) error {
 	c.display.OnInterrupt(progress.EffectAbandon)
 	words := make([]string, len(pods))
-	errs := c.stopEach(ctx, pods, "", func(ctx context.Context, i int) (err error) {
+	errs := c.stopEach(ctx, pods, c.groups, "", func(ctx context.Context, i int) (err error) {
+		if grace := c.groups.Grace(pods[i]); grace > 0 {
+			limited, cancel := context.WithTimeoutCause(ctx, grace+runtime.StopReserve, fmt.Errorf("the %s for pods of its priority have passed", grace))
+			defer cancel()
+			ctx = limited
+		}
 		words[i], err = t.stop(ctx, pods[i])
 		return err
 	})
@@ -140,11 +166,11 @@ func (c *downCommand) printDone(pods []*v1.Pod, done func(i int) string) error {
 	return nil
 }
 
-// stopEach calls stop with the index of each of the pods, in parallel but for the pods on which others depend, and
-// returns the error of each.
-func (c *console) stopEach(ctx context.Context, pods []*v1.Pod, why string, stop func(ctx context.Context, i int) error) []error {
+// stopEach calls stop with the index of each of the pods, in parallel but for the pods on which others depend and the groups,
+// and returns the error of each.
+func (c *console) stopEach(ctx context.Context, pods []*v1.Pod, groups runonce.StopGroups, why string, stop func(ctx context.Context, i int) error) []error {
 	errs := make([]error, len(pods))
-	runonce.InStopOrder(ctx, pods, func(ctx context.Context, i int) {
+	runonce.InStopOrder(ctx, pods, groups, func(ctx context.Context, i int) {
 		c.display.Pod(runonce.Stopping(ctx, pods[i], why))
 		errs[i] = stop(ctx, i)
 		c.display.Pod(runonce.Stopped(ctx, pods[i], errs[i]))

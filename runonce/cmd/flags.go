@@ -36,6 +36,8 @@ const (
 	categoryCluster = "Cluster"
 	categoryImages  = "Images"
 	categoryServe   = "Serve"
+
+	categoryShutdown = "Shutdown"
 )
 
 const (

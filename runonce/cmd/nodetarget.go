@@ -62,6 +62,8 @@ type nodeTarget struct {
 	remove  runonce.Removal
 	cleanup []string
 
+	keep bool // pods that are stopped are not removed
+
 	engine backend.Engine // nil until it is open
 	pods   *runtime.Pods
 	node   *v1.Node
@@ -297,6 +299,9 @@ func (t *nodeTarget) stateOf(pod *v1.Pod) (report.PodState, error) {
 }
 
 func (t *nodeTarget) stop(ctx context.Context, pod *v1.Pod) (string, error) {
+	if t.keep {
+		return t.end(ctx, pod)
+	}
 	err := t.owner.Revoke(pod, nil)
 	if err == nil {
 		err = t.pods.Stop(ctx, pod)
@@ -306,6 +311,24 @@ func (t *nodeTarget) stop(ctx context.Context, pod *v1.Pod) (string, error) {
 	}
 	if status, serr := t.pods.Status(ctx, pod); serr == nil && !podspec.AnyRuns(status) {
 		err = nil // what is left of it is said of all
+	}
+	return "stopped", err
+}
+
+// The reason and the message of a pod that was stopped and kept, as of the kubelet's pods when the node shuts down.
+const (
+	reasonTerminated  = "Terminated"
+	messageTerminated = "Pod was terminated: it was stopped and kept, and a run of it starts it again."
+)
+
+// end stops a pod that stays, unless it has ended.
+func (t *nodeTarget) end(ctx context.Context, pod *v1.Pod) (string, error) {
+	if podspec.Ended(pod.Status.Phase) {
+		return "", nil
+	}
+	err := t.owner.Revoke(pod, nil)
+	if err == nil {
+		err = t.pods.Terminate(ctx, pod, reasonTerminated, messageTerminated)
 	}
 	return "stopped", err
 }

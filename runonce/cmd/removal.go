@@ -110,7 +110,7 @@ func (t *nodeTarget) removeRun(ctx context.Context, run record.Killed) (removed 
 			pods = append(pods, p.Pod)
 		}
 	}
-	errs := t.stopEach(ctx, pods, "the run that has started it was killed", func(ctx context.Context, i int) error {
+	errs := t.stopEach(ctx, pods, runonce.CriticalLast(), "the run that has started it was killed", func(ctx context.Context, i int) error {
 		_, err := t.stop(ctx, pods[i])
 		return err
 	})

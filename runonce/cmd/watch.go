@@ -395,7 +395,7 @@ func (c *watchCommand) end(ctx context.Context, results []runonce.Result) error 
 	var err error
 	if c.stopPods {
 		pods := c.current.Admitted()
-		errs := c.stopEach(context.WithoutCancel(ctx), pods, "", func(ctx context.Context, i int) error {
+		errs := c.stopEach(context.WithoutCancel(ctx), pods, runonce.CriticalLast(), "", func(ctx context.Context, i int) error {
 			ctx, cancel := context.WithTimeout(ctx, podspec.GracePeriod(pods[i])+stopSlack)
 			defer cancel()
 			_, err := c.target.stop(ctx, pods[i])

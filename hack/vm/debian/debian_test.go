@@ -60,6 +60,51 @@ func TestFirstBoot(t *testing.T) {
 	if got := sh(t, "systemctl is-enabled runonce"); got != "enabled" {
 		t.Errorf("the unit is %s", got)
 	}
+	startDiaries(t)
+}
+
+// diaries are an ordinary and a critical pod that write down when they are stopped.
+const diaries = `
+apiVersion: v1
+kind: Pod
+metadata: {name: shop}
+spec:
+  terminationGracePeriodSeconds: 60
+  containers:
+  - {name: main, image: "localhost/box:1", args: [diary, /diaries/shop, 1s], volumeMounts: [{name: diaries, mountPath: /diaries}]}
+  volumes: [{name: diaries, hostPath: {path: /srv/diaries}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: database}
+spec:
+  priorityClassName: system-cluster-critical
+  terminationGracePeriodSeconds: 60
+  containers:
+  - {name: main, image: "localhost/box:1", args: [diary, /diaries/database, 1s], volumeMounts: [{name: diaries, mountPath: /diaries}]}
+  volumes: [{name: diaries, hostPath: {path: /srv/diaries}}]
+`
+
+// startDiaries starts pods that no unit stops.
+func startDiaries(t *testing.T) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll("/srv/diaries", 0o777), os.WriteFile("/srv/diaries.yaml", []byte(diaries), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	t.Log(sh(t, "runonce run --timeout 3m --images-dir /srv/images /srv/diaries.yaml"))
+}
+
+// readDiaries checks that the shutdown of the machine has ended the pods in order, and that they are known.
+func readDiaries(t *testing.T) {
+	t.Helper()
+	shop, database := strings.Fields(sh(t, "cat /srv/diaries/shop")), strings.Fields(sh(t, "cat /srv/diaries/database"))
+	if len(shop) != 6 || len(database) != 6 || len(shop[5]) > len(database[3]) || len(shop[5]) == len(database[3]) && shop[5] > database[3] {
+		t.Errorf("the ordinary pod: %v, the critical one: %v; want both to end, the critical one last", shop, database)
+	}
+	if got := sh(t, "runonce ps"); strings.Count(got, "Terminated") < 2 {
+		t.Errorf("runonce ps:\n%s", got)
+	}
+	sh(t, "runonce down /srv/diaries.yaml")
 }
 
 const confinedPods = `
@@ -122,6 +167,7 @@ func TestAppArmor(t *testing.T) {
 func TestAfterReboot(t *testing.T) {
 	machine(t)
 	podRuns(t)
+	readDiaries(t)
 }
 
 // podRuns checks that the pod of the example runs, serves its page, and is reported where the
