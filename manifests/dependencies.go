@@ -13,10 +13,11 @@ import (
 	"github.com/runonce/runonce/manifests/decode"
 )
 
-// The fields of the annotations about the order and the weight of pods.
+// The fields of the annotations about the order, the weight and the ports of pods.
 const (
 	fieldDependsOn = "metadata.annotations[" + podspec.AnnotationDependsOn + "]"
 	fieldOptional  = "metadata.annotations[" + podspec.AnnotationOptional + "]"
+	fieldPublish   = "metadata.annotations[" + podspec.AnnotationPublish + "]"
 )
 
 // workloadKinds are the kinds whose pods others can depend on by the name of the workload.
@@ -46,9 +47,33 @@ func (e *entry) checkOrder(meta metav1.ObjectMeta, namespace, prefix string) {
 	}
 }
 
+// checkPublish checks the annotation about the ports of a pod, or of a template whose fields begin with prefix.
+func (e *entry) checkPublish(meta metav1.ObjectMeta, spec *v1.PodSpec, prefix string) {
+	text, ok := meta.Annotations[podspec.AnnotationPublish]
+	if !ok {
+		return
+	}
+	all, problems := podspec.ParsePublish(text)
+	spec = spec.DeepCopy()
+	for _, p := range all {
+		if len(spec.Containers) == 0 {
+			break // which is another problem
+		}
+		port, problem := podspec.PublishedPort(spec, p)
+		if problem != "" {
+			problems = append(problems, problem)
+			continue
+		}
+		port.HostPort = 1 // so that it is not published again
+	}
+	for _, problem := range problems {
+		e.fail(prefix+fieldPublish, problem, "")
+	}
+}
+
 // checkWorkloadOrder refuses these annotations where they would have no effect.
 func (e *entry) checkWorkloadOrder(meta metav1.Object, prefix string) {
-	for name, field := range map[string]string{podspec.AnnotationDependsOn: fieldDependsOn, podspec.AnnotationOptional: fieldOptional} {
+	for name, field := range map[string]string{podspec.AnnotationDependsOn: fieldDependsOn, podspec.AnnotationOptional: fieldOptional, podspec.AnnotationPublish: fieldPublish} {
 		if _, ok := meta.GetAnnotations()[name]; ok {
 			e.fail(field, "has no effect on the pods of a "+e.kind, "move it to "+prefix+"metadata.annotations")
 		}

@@ -17,6 +17,7 @@ func (r *reader) pod(e *entry) step {
 	r.checkPodFields(e, p, "")
 	dropAssigned(p)
 	e.checkOrder(p.ObjectMeta, r.orDefault(p.Namespace), "")
+	e.checkPublish(p.ObjectMeta, &p.Spec, "")
 	pe := podEntry{pod: p, first: true}
 	e.problems = append(e.problems, r.check(e, pe)...)
 	return func() { r.addPod(e, pe) }

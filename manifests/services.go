@@ -20,7 +20,7 @@ func (r *reader) service(e *entry) step {
 	if o.Spec.Type == v1.ServiceTypeLoadBalancer {
 		e.warn("spec.type", "there is no load balancer here: the Service can be reached at its cluster IP, its node ports and its external IPs", "")
 	}
-	for name, field := range map[string]string{podspec.AnnotationDependsOn: fieldDependsOn, podspec.AnnotationOptional: fieldOptional} {
+	for name, field := range map[string]string{podspec.AnnotationDependsOn: fieldDependsOn, podspec.AnnotationOptional: fieldOptional, podspec.AnnotationPublish: fieldPublish} {
 		if _, ok := o.Annotations[name]; ok {
 			e.fail(field, "has no effect on the pods of a Service", "move it to the pods")
 		}

@@ -132,6 +132,7 @@ func (r *reader) checkWorkload(e *entry, w workload) {
 	}
 	r.checkPodFields(e, &v1.Pod{Spec: w.template.Spec}, w.prefix)
 	e.checkOrder(w.template.ObjectMeta, r.orDefault(w.object.GetNamespace()), w.prefix)
+	e.checkPublish(w.template.ObjectMeta, &w.template.Spec, w.prefix)
 	e.checkWorkloadOrder(w.object, w.prefix)
 	w.object.SetUID(r.nameUID(e.kind, w.object.GetNamespace(), w.object.GetName()))
 	e.invalid(r.rules.Object(w.object))

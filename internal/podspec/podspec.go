@@ -40,13 +40,15 @@ const (
 	// on which others of the input depend. It is set on the pods of the input, so that those that run are
 	// stopped in order, too.
 	AnnotationGroups = "runonce/groups"
+	// AnnotationPublish asks for free ports of the machine: see ParsePublish.
+	AnnotationPublish = "runonce/publish"
 	// AnnotationContent is the UID of a pod on a cluster, which gives it another one.
 	AnnotationContent = "runonce/content"
 )
 
 // Annotations are the names of all annotations of this program on pods.
 var Annotations = []string{
-	AnnotationDependsOn, AnnotationOptional, AnnotationGroups, AnnotationRuntimeHandler, AnnotationSource, AnnotationPath,
+	AnnotationDependsOn, AnnotationOptional, AnnotationPublish, AnnotationGroups, AnnotationRuntimeHandler, AnnotationSource, AnnotationPath,
 	AnnotationNode, AnnotationJob, AnnotationJobFailures, AnnotationContent,
 }
 

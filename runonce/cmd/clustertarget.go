@@ -146,6 +146,11 @@ func (t *clusterTarget) judge(ctx context.Context, set *manifests.Set) (*admissi
 		return nil, err
 	}
 	defer t.display.Wait("waiting for the cluster to judge the pods")()
+	for _, pod := range set.Pods {
+		if pod.Annotations[podspec.AnnotationPublish] != "" {
+			t.log.Warn("the annotation has no effect on a cluster: use a Service, or port-forward", "annotation", podspec.AnnotationPublish, "pod", podspec.FullName(pod))
+		}
+	}
 	a := &admission{o: &t.o, set: set}
 	var err error
 	if a.running, err = t.pods.List(ctx); err != nil {

@@ -11,6 +11,8 @@ import (
 	"os"
 	"sync/atomic"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/runonce/runonce/admit/nodeinfo"
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce"
@@ -61,6 +63,8 @@ type IO struct {
 	Machine fs.FS
 	// Statfs measures the file system that has a directory; nil stands for nodeinfo.Statfs.
 	Statfs func(dir string) (nodeinfo.Filesystem, error)
+	// FreePort returns a port on which nobody listens at an address, "" for all; nil stands for backend.FreePort.
+	FreePort func(ctx context.Context, protocol v1.Protocol, ip string) (int32, error)
 	// Open opens the container engine.
 	Open func(ctx context.Context, o backend.Options) (backend.Engine, error)
 	// Versions returns the versions of the daemon and the OCI runtime without opening the
@@ -96,6 +100,9 @@ func newConsole(process IO) *console {
 	c := &console{io: process}
 	if c.io.Statfs == nil {
 		c.io.Statfs = nodeinfo.Statfs
+	}
+	if c.io.FreePort == nil {
+		c.io.FreePort = backend.FreePort
 	}
 	stdout, stderr := process.Stdout, process.Stderr
 	if c.inJob = process.Getenv != nil && report.InJob(process.Getenv); !c.inJob {

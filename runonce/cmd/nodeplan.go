@@ -101,6 +101,9 @@ func (t *nodeTarget) decide(ctx context.Context, set *manifests.Set) (admit.Plan
 		return admit.Plan{}, err
 	}
 	running := present.Running
+	if err := t.publish(ctx, set.Pods, present); err != nil {
+		return admit.Plan{}, err
+	}
 	o := t.planning.flags.admission(set)
 	o.RuntimeHandlers = containerd.HandlerNames(t.planning.flags.handlers)
 	o.Prune, o.Rerun, o.Once = t.planning.scope.prunedPods(set), t.planning.rerun, t.planning.once

@@ -183,7 +183,8 @@ func (c *reportCommand) show(r *lastrun.Run) error {
 		err = c.writeReport(c.output, document, r.Report.Faults)
 	}
 	c.reported = true
-	err = errors.Join(err, report.WriteFile(c.files.junitFile, document.JUnit), report.WriteFile(c.files.timelines, document.Timeline))
+	err = errors.Join(err, report.WriteFile(c.files.junitFile, document.JUnit), report.WriteFile(c.files.timelines, document.Timeline),
+		report.WriteFile(c.files.portsTo, document.PortVariables))
 	if err != nil || !c.exitCode {
 		return err
 	}

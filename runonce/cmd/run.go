@@ -343,6 +343,7 @@ func (c *runCommand) report(ctx context.Context, results []runonce.Result, elaps
 		c.writeResult(r),
 		report.WriteFile(c.junit, r.JUnit),
 		report.WriteFile(c.timelines, r.Timeline),
+		report.WriteFile(c.portsTo, r.PortVariables),
 		codeErr, c.copies.err, c.unseen,
 	)
 	if err != nil && code == report.ExitOK {

@@ -52,7 +52,8 @@ type Pod struct {
 	Priority   *int32            `json:"priority,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	PodIPs     []string          `json:"podIPs"`
-	Containers []PodContainer    `json:"containers"` // init containers first
+	Ports      []Port            `json:"ports,omitempty"` // of the machine that lead to the pod, if it runs
+	Containers []PodContainer    `json:"containers"`      // init containers first
 	// PodEvents are the events of the pod, those that have happened last at the end. They are left out on a cluster.
 	PodEvents []podevent.Event `json:"podEvents,omitempty"`
 	// Annotations are those that a cluster would have set: the network status of a pod that is
@@ -112,7 +113,7 @@ func newPod(s PodState) Pod {
 	p := Pod{
 		PodID: podID(pod), Phase: st.Phase, Reason: st.Reason, Message: st.Message, Watched: s.Watched,
 		Node: cmp.Or(s.Node, pod.Spec.NodeName), Priority: pod.Spec.Priority, Labels: pod.Labels,
-		PodIPs: podIPs(st), Containers: []PodContainer{}, PodEvents: s.Events, NeverStarted: s.NeverStarted, Status: st, state: s,
+		PodIPs: podIPs(st), Ports: portsOf(pod, st), Containers: []PodContainer{}, PodEvents: s.Events, NeverStarted: s.NeverStarted, Status: st, state: s,
 	}
 	if s.Outcome != "" {
 		p.Outcome, p.OutcomeReason, p.DecidedAt = s.Outcome, s.Reason, &metav1.Time{Time: s.DecidedAt}
@@ -189,6 +190,7 @@ func (Pods) columns() []column {
 		{title: "EXIT CODES", optional: true},
 		{title: "AGE"},
 		{title: "IP", optional: true, expendable: true},
+		{title: "PORTS", optional: true},
 	}
 }
 
@@ -216,7 +218,7 @@ func (p *Pod) row(now time.Time) row {
 		PodID: p.PodID, word: p.phase(), reason: reason, message: join("; ", messageOf(reason, message, ""), p.hook()),
 		cells: []string{
 			p.Namespace, p.Name, p.phase(), p.outcome(), p.ready(),
-			strconv.Itoa(restarts), p.exitCodes(reason), p.age(now), strings.Join(p.PodIPs, ","),
+			strconv.Itoa(restarts), p.exitCodes(reason), p.age(now), strings.Join(p.PodIPs, ","), p.publishedPorts(),
 		},
 	}
 	if p.gaveUp() {
@@ -230,6 +232,14 @@ func (p *Pod) row(now time.Time) row {
 		r.more, r.complete = append(kills, r.more...), reason == podspec.ReasonOOMKilled && !p.state.Named && p.Outcome.AtGoal()
 	}
 	return r
+}
+
+// publishedPorts returns the ports of a pod of which some were chosen for it.
+func (p *Pod) publishedPorts() string {
+	if p.state.Pod.Annotations[podspec.AnnotationPublish] == "" {
+		return ""
+	}
+	return portCell(p.Ports)
 }
 
 // wide returns a table of containers. The rows of the pods are for the details below it.

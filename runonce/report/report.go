@@ -62,8 +62,9 @@ type Result struct {
 	Restarts       int                 `json:"restarts"`       // of all containers together
 	ElapsedSeconds float64             `json:"elapsedSeconds"` // from the start of the run to the outcome
 	PodIPs         []string            `json:"podIPs"`
-	Phases         []Phase             `json:"phases"`     // the steps of the pod's start
-	Containers     []runonce.Container `json:"containers"` // init containers first
+	Ports          []Port              `json:"ports,omitempty"` // of the machine that lead to the pod, if it runs
+	Phases         []Phase             `json:"phases"`          // the steps of the pod's start
+	Containers     []runonce.Container `json:"containers"`      // init containers first
 	// Annotations are those that a cluster would have set while the pod ran: its network
 	// status, if it is connected to several networks.
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -119,6 +120,7 @@ func newResult(in *runonce.Result) Result {
 		out.FinishedAt = &metav1.Time{Time: in.Finished}
 	}
 	if in.Pod != nil {
+		out.Ports = portsOf(in.Pod, in.Status)
 		out.pod = SavedPod{
 			Containers: len(in.Pod.Spec.Containers), Labels: in.Pod.Labels, Owners: in.Pod.OwnerReferences, Kills: killLines(in.Pod, in.Containers),
 		}

@@ -32,6 +32,7 @@ func (Report) columns() []column {
 		{title: "ATTEMPTS", optional: true, usual: []string{"0", "1"}, expendable: true},
 		{title: "TIME"},
 		{title: "IP", optional: true, expendable: true},
+		{title: "PORTS", wide: true},
 		{title: "CPU", wide: true},
 		{title: "PEAK MEMORY", wide: true},
 	}
@@ -58,7 +59,7 @@ func (r *Result) row() row {
 		complete: r.Outcome.AtGoal() && r.Reason == podspec.ReasonOOMKilled && len(r.pod.Kills) > 0,
 		cells: []string{
 			r.Namespace, r.Name, string(r.Outcome), fmt.Sprintf("%d/%d", countReady(r.Status), r.pod.Containers),
-			strconv.Itoa(r.Restarts), strconv.Itoa(r.Attempts), elapsed, strings.Join(r.PodIPs, ","), cpu, peak,
+			strconv.Itoa(r.Restarts), strconv.Itoa(r.Attempts), elapsed, strings.Join(r.PodIPs, ","), portCell(r.Ports), cpu, peak,
 		},
 	}
 	if r.RemoveError != "" {

@@ -190,7 +190,7 @@ old    Succeeded  0/1    -     -
 	if err := report.New(results[1:], 0, 0).Table(&b, report.Style{Wide: true}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"IP  CPU    PEAK MEMORY  SOURCE", "-   2.50s  3Mi          pods/web.yaml:1", "-   1.25s  0Ki          pods/fine.yaml:1", "-   -      -            pods/old.yaml:1"} {
+	for _, want := range []string{"PORTS  CPU    PEAK MEMORY  SOURCE", "-      2.50s  3Mi          pods/web.yaml:1", "-      1.25s  0Ki          pods/fine.yaml:1", "-      -      -            pods/old.yaml:1"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
