@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/runonce/runonce/internal/testing/daemon"
 )
 
@@ -67,6 +69,7 @@ func TestKilledRunRemovesItsPods(t *testing.T) {
 // TestKilledRunKeepsWhatItWouldHaveKept: with --rm-on-failure, a pod at its goal stays; with --keep-failed, a failed one does.
 func TestKilledRunKeepsWhatItWouldHaveKept(t *testing.T) {
 	for flags, want := range map[string]string{"--rm-on-failure": "good", "--rm --keep-failed": "bad"} {
+		good := map[string]string{"good": "good=Ready", "bad": "good=Canceled"}[want] // only the first needs to know
 		t.Run(flags, func(t *testing.T) {
 			b := newBox(t, "")
 			dir := directory(t, pod("good", "Always", "sleep"), pod("bad", "Never", "exit", "3"), pod("long", "Never", "sleep", "1h"))
@@ -95,6 +98,10 @@ func TestKilledRunKeepsWhatItWouldHaveKept(t *testing.T) {
 			}
 			if !eventually(func() bool { return names() == want }) {
 				t.Errorf("left: %s; want %s", names(), want)
+			}
+			r := b.run(t, "report", "-o", "json", "--exit-code", dir)
+			if diff := cmp.Diff([]string{"bad=Failed", good, "long=Canceled"}, r.report.outcomes()); diff != "" || r.code != 1 {
+				t.Errorf("report: exit code %d, %s\n%s", r.code, diff, r.stderr)
 			}
 		})
 	}

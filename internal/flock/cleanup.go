@@ -24,6 +24,8 @@ type Cleanup struct {
 	Command []string `json:"command"`
 	// Objects are those that the run has made besides pods, in its words.
 	Objects []string `json:"objects,omitempty"`
+	// Report names the run for those who keep its report, "" for none.
+	Report string `json:"report,omitempty"`
 }
 
 // CreateRun makes and locks the file of a run in the directory, with a name of its own. cleanup is nil for a run that removes

@@ -61,6 +61,7 @@ type nodeTarget struct {
 	// so if the run is killed.
 	remove  runonce.Removal
 	cleanup []string
+	run     string // its ID, for its report
 
 	keep bool // pods that are stopped are not removed
 

@@ -13,6 +13,8 @@ import (
 	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runonce/lastrun"
+	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/record"
 )
 
@@ -55,7 +57,7 @@ func (t *nodeTarget) tie() {
 	if t.remove == runonce.RemoveNone || t.io.Program == "" {
 		return
 	}
-	t.owner.Removes, t.owner.Cleanup = string(t.remove), &flock.Cleanup{Command: append([]string{t.io.Program}, t.cleanup...)}
+	t.owner.Removes, t.owner.Cleanup = string(t.remove), &flock.Cleanup{Command: append([]string{t.io.Program}, t.cleanup...), Report: t.run}
 	for _, o := range t.defined {
 		t.owner.Cleanup.Objects = append(t.owner.Cleanup.Objects, objectName(o))
 	}
@@ -100,15 +102,15 @@ func (t *nodeTarget) removeKilled(ctx context.Context) (removed []*v1.Pod, err e
 }
 
 func (t *nodeTarget) removeRun(ctx context.Context, run record.Killed) (removed []*v1.Pod, err error) {
-	var pods []*v1.Pod
-	for _, p := range run.Pods {
-		var outcome runonce.Outcome
-		if p.Outcome != nil {
-			outcome = runonce.Outcome(p.Outcome.Outcome)
-		}
-		if runonce.Removal(run.Removes).Includes(outcome) {
+	results, pods := make([]runonce.Result, len(run.Pods)), []*v1.Pod{}
+	for i, p := range run.Pods {
+		results[i] = t.resultOf(ctx, p)
+		if runonce.Removal(run.Removes).Includes(outcomeOf(p)) {
 			pods = append(pods, p.Pod)
 		}
+	}
+	if err := t.reportKilled(run.Report, results); err != nil {
+		t.log.Warn("could not keep the report of a killed run", "error", err)
 	}
 	errs := t.stopEach(ctx, pods, runonce.CriticalLast(), "the run that has started it was killed", func(ctx context.Context, i int) error {
 		_, err := t.stop(ctx, pods[i])
@@ -128,6 +130,41 @@ func (t *nodeTarget) removeRun(ctx context.Context, run record.Killed) (removed 
 		}
 	}
 	return removed, t.records.Discard(run)
+}
+
+// outcomeOf returns what a run has decided about a pod, "" for nothing yet.
+func outcomeOf(p *record.Pod) runonce.Outcome {
+	if p.Outcome == nil {
+		return ""
+	}
+	return runonce.Outcome(p.Outcome.Outcome)
+}
+
+// resultOf returns the result of a pod of a killed run, as far as it is known.
+func (t *nodeTarget) resultOf(ctx context.Context, p *record.Pod) runonce.Result {
+	r := runonce.Result{
+		Pod: p.Pod.DeepCopy(), Outcome: runonce.Canceled, Reason: "RunKilled", Message: "the run was killed before the pod had reached its goal",
+	}
+	if o := p.Outcome; o != nil {
+		r.Outcome, r.Reason, r.Message = runonce.Outcome(o.Outcome), o.Reason, o.Message
+	}
+	var err error
+	if r.Status, err = t.pods.Status(ctx, r.Pod); err == nil {
+		r.Pod.Status = r.Status
+		r.Containers, err = runonce.Containers(r.Pod, t.logs(), r.Outcome == runonce.Failed)
+	}
+	if err != nil {
+		t.log.Warn("the state of a pod of a killed run is not known", "pod", podspec.FullName(r.Pod), "error", err)
+	}
+	return r
+}
+
+// reportKilled keeps the report of a killed run, in its place. The run has failed, whatever its pods have done.
+func (t *nodeTarget) reportKilled(run string, results []runonce.Result) error {
+	if run == "" || len(results) == 0 {
+		return nil
+	}
+	return lastrun.Conclude(t.options.PodsRoot, run, report.New(results, report.ExitFailed, 0).Save(nil))
 }
 
 // removeOrphans removes what killed runs have left, when it is the turn of this command, and returns those pods.

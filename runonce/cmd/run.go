@@ -239,7 +239,7 @@ func (c *runCommand) openTarget(args []string, o *runonce.Options) (target, erro
 	}
 	machine := c.planner(engine, c.planning)
 	machine.copies, machine.follows, machine.interacts, machine.trace, machine.remove = &c.copies, c.followFlags.wanted(), c.interactiveFlags.stdin, c.meter.traced(o.Trace.Record), c.removal()
-	machine.cleanup = c.cleanupArguments(&c.engineFlags, &c.pluginFlags)
+	machine.run, machine.cleanup = c.last.ID(), c.cleanupArguments(&c.engineFlags, &c.pluginFlags)
 	return c.target(&c.clusterFlags, machine, clusterOptions{
 		namespace: c.podNamespace, createNamespace: c.createNamespace, scheduleTimeout: c.scheduleTimeout, remove: c.all,
 		planning: c.planning, trace: o.Trace,

@@ -160,3 +160,25 @@ func TestBounded(t *testing.T) {
 		t.Errorf("left: %v", err)
 	}
 }
+
+// TestConclude: a killed run gets the report that somebody has made for it, once, and only if it is the last one.
+func TestConclude(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join(t.TempDir(), "root")
+	killed := begin(t, root, "run", "/a")
+	must(t, Conclude(root, killed.ID(), saved(1)))
+	if got, want := state(t, root, "/a"), "run of /a no result, alive true"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	must(t, killed.lock.Close())
+	killed.lock = nil
+	must(t, Conclude(root, "run-other", saved(3)))
+	must(t, Conclude(root, killed.ID(), saved(1)))
+	must(t, Conclude(root, killed.ID(), saved(4)))
+	if got, want := state(t, root, "/a"), "run of /a exit code 1, alive false"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if id := (*Recording)(nil).ID(); id != "" {
+		t.Errorf("the ID of no run is %q", id)
+	}
+}

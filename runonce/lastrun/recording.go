@@ -124,3 +124,23 @@ func (r *Recording) release() {
 		r.lock = nil
 	}
 }
+
+// ID names the run, so that others can conclude it; "" if it could not be noted.
+func (r *Recording) ID() string {
+	if r == nil {
+		return ""
+	}
+	return r.now.Run
+}
+
+// Conclude keeps the report that somebody has made of a run that was killed. It does nothing if another run of the input has
+// begun since, or if there is a report.
+func Conclude(root, id string, s report.Saved) error {
+	all, err := All(root)
+	for _, r := range all {
+		if r.Run == id && !r.Alive && !r.HasResult() {
+			err = errors.Join(err, (&Recording{root: root, now: *r}).Report(s, true))
+		}
+	}
+	return err
+}

@@ -23,7 +23,9 @@ type Killed struct {
 	// would have removed.
 	Pods    []*Pod
 	Removes string
-	Objects []string // see package flock
+	// Objects and Report are as in flock.Cleanup.
+	Objects []string
+	Report  string
 
 	file string
 }
@@ -100,7 +102,7 @@ func (s *Store) killedRuns() ([]Killed, error) {
 		case err != nil:
 			return nil, err
 		case len(cleanup.Command) > 0:
-			all = append(all, Killed{Objects: cleanup.Objects, file: path})
+			all = append(all, Killed{Objects: cleanup.Objects, Report: cleanup.Report, file: path})
 		}
 	}
 	return all, nil
