@@ -31,6 +31,7 @@ type NodeOptions struct {
 	Labels   map[string]string // override kubernetes.io/{hostname,os,arch} and a file's
 	Capacity v1.ResourceList   // overrides what is found, and adds extended resources
 	Reserved v1.ResourceList   // kept from pods
+	Others   []Other           // have what pods do not get either
 }
 
 // DetectOptions say what is known of the machine besides its /proc and /sys.
@@ -72,7 +73,7 @@ func Detect(fsys fs.FS, o DetectOptions) (*v1.Node, error) {
 	node.Name = o.Name
 	node.Labels = nodeLabels(o.Name, o.Labels)
 	node.Status.Capacity = capacity
-	node.Status.Allocatable = allocatable(capacity, o.Reserved)
+	node.Status.Allocatable = allocatable(capacity, o.reserved())
 	node.Status.Conditions = conditions(facts, o)
 	node.Status.NodeInfo = v1.NodeSystemInfo{
 		KernelVersion: facts.Kernel, OperatingSystem: goruntime.GOOS, Architecture: goruntime.GOARCH,

@@ -20,10 +20,11 @@ func FromNodeFile(file *v1.Node, o NodeOptions) *v1.Node {
 	maps.Copy(capacity, node.Status.Allocatable)
 	maps.Copy(capacity, node.Status.Capacity)
 	maps.Copy(capacity, o.Capacity)
-	list := allocatable(capacity, o.Reserved)
+	reserved := o.reserved()
+	list := allocatable(capacity, reserved)
 	for name, q := range node.Status.Allocatable {
 		if _, ok := o.Capacity[name]; !ok {
-			list[name] = subtract(q, o.Reserved[name])
+			list[name] = subtract(q, reserved[name])
 		}
 	}
 	node.Status.Capacity, node.Status.Allocatable = capacity, list

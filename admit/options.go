@@ -31,6 +31,8 @@ type Options struct {
 	// Reserved are pods that other runs start here or have started. The resources of one that
 	// does not run yet count as used, and it is neither preempted nor pruned.
 	Reserved []*v1.Pod
+	// Others are those of the node's options, for messages.
+	Others []Other
 	// Claims say what the pods' PersistentVolumeClaims ask of the node.
 	Claims map[types.NamespacedName]Claim
 	// RuntimeHandlers are the handlers that RuntimeClasses may name; nil for those that the

@@ -103,6 +103,8 @@ type Plan struct {
 	// Used is what all pods request that run once the plan is carried out, including those of
 	// earlier runs that are not in the input.
 	Used v1.ResourceList
+	// Others have what is missing from the node's allocatable resources because of them.
+	Others []Other
 	// Queue is that of a run of the plan, with Options.Queue: the running pods have what they request, and
 	// no other is in it yet.
 	Queue *Queue
@@ -191,7 +193,7 @@ func (d Decision) Status() v1.PodStatus {
 
 // plan returns the decisions.
 func (p *planner) plan() Plan {
-	plan := Plan{Node: p.node.DeepCopy(), Optimal: p.optimal, Used: p.allocated.list(p.allocated.used)}
+	plan := Plan{Node: p.node.DeepCopy(), Optimal: p.optimal, Others: p.o.Others, Used: p.allocated.list(p.allocated.used)}
 	var stopped []*entry
 	for _, e := range p.input {
 		d := Decision{Pod: e.pod, Verdict: Admitted, Running: e.running, Earlier: e.earlier}

@@ -77,7 +77,7 @@ func (p *planner) outOf(e *entry, short []request, used []int64) []Reason {
 		reasons = append(reasons, Reason{
 			Reason: "OutOf" + string(name),
 			Message: fmt.Sprintf("Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
-				name, e.requested(r.resource), used[r.resource], p.allocated.capacity[r.resource]),
+				name, e.requested(r.resource), used[r.resource], p.allocated.capacity[r.resource]) + named(p.o.Others, name),
 		})
 	}
 	return reasons

@@ -31,16 +31,9 @@ type hierarchy struct {
 // those of pods are directly below. That of this process, such as a service's, is beside them.
 func readLimits(fsys fs.FS) (limits, error) {
 	l := limits{math.MaxInt64, math.MaxInt64, math.MaxInt64}
-	own, err := cgroups(fsys, "proc/self/cgroup")
-	if errors.Is(err, fs.ErrNotExist) {
-		return l, nil
-	}
+	cpu, memory, err := hierarchies(fsys)
 	if err != nil {
-		return l, err
-	}
-	cpu, memory, err := hierarchies(fsys, own)
-	if err != nil {
-		return l, err
+		return l, fmt.Errorf("reading the limits of this process: %w", err)
 	}
 	if cpu != nil {
 		l.milliCPU = cpuLimit(fsys, cpu.mount, cpu.v2)
@@ -56,7 +49,7 @@ func readLimits(fsys fs.FS) (limits, error) {
 func cgroups(fsys fs.FS, file string) (map[string]string, error) {
 	data, err := fs.ReadFile(fsys, file)
 	if err != nil {
-		return nil, fmt.Errorf("reading the limits of this process: %w", err)
+		return nil, err
 	}
 	all := map[string]string{}
 	for l := range bytes.Lines(data) {
@@ -72,19 +65,26 @@ func cgroups(fsys fs.FS, file string) (map[string]string, error) {
 	return all, nil
 }
 
-// hierarchies finds where the cpu and the memory controller are mounted. Version 1 wins: a
+// hierarchies finds where the cpu and the memory controller are mounted, nil for nowhere. Version 1 wins: a
 // controller that is mounted there does not work in version 2.
-func hierarchies(fsys fs.FS, own map[string]string) (cpu, memory *hierarchy, err error) {
+func hierarchies(fsys fs.FS) (cpu, memory *hierarchy, err error) {
+	own, err := cgroups(fsys, "proc/self/cgroup")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
 	data, err := fs.ReadFile(fsys, "proc/self/mountinfo")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading the limits of this process: %w", err)
+		return nil, nil, err
 	}
 	infos, err := mountinfo.GetMountsFromReader(bytes.NewReader(data), mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading the limits of this process: %w", err)
+		return nil, nil, err
 	}
 	mounts := map[string]*hierarchy{}
 	for _, mount := range infos {
@@ -119,19 +119,28 @@ func cpuLimit(fsys fs.FS, dir string, v2 bool) int64 {
 }
 
 // memoryLimit returns the memory that a cgroup allows, and how much of it is available: what
-// is not in its working set, as the kubelet counts it.
+// is not in its working set.
 func memoryLimit(fsys fs.FS, dir string, v2 bool) (limit, free int64) {
-	limitFile, usageFile, inactive := "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file "
+	limitFile := "/memory.limit_in_bytes"
 	if v2 {
-		limitFile, usageFile, inactive = "/memory.max", "/memory.current", "inactive_file "
+		limitFile = "/memory.max"
 	}
 	limit, err := strconv.ParseInt(line(fsys, dir+limitFile), 10, 64)
 	if err != nil || limit <= 0 {
 		return math.MaxInt64, math.MaxInt64
 	}
+	return limit, max(limit-workingSet(fsys, dir, v2), 0)
+}
+
+// workingSet returns the memory that a cgroup uses, as the kubelet counts it; 0 if it is not known.
+func workingSet(fsys fs.FS, dir string, v2 bool) int64 {
+	usageFile, inactive := "/memory.usage_in_bytes", "total_inactive_file "
+	if v2 {
+		usageFile, inactive = "/memory.current", "inactive_file "
+	}
 	usage, err := strconv.ParseInt(line(fsys, dir+usageFile), 10, 64)
 	if err != nil || usage < 0 {
-		return limit, limit
+		return 0
 	}
 	if data, err := fs.ReadFile(fsys, dir+"/memory.stat"); err == nil {
 		for l := range bytes.Lines(data) {
@@ -142,5 +151,5 @@ func memoryLimit(fsys fs.FS, dir string, v2 bool) (limit, free int64) {
 			}
 		}
 	}
-	return limit, max(limit-usage, 0)
+	return usage
 }

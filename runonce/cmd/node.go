@@ -28,6 +28,7 @@ type nodeFlags struct {
 	runtimeFlags
 	capacity, reserve, nodeFile, nodeName, admissionOrder string
 	cdiDirs, nodeLabels, unsafeSysctls                    list
+	countOthers                                           bool
 
 	nodeOptions admit.NodeOptions // what check has read of them
 }
@@ -36,6 +37,7 @@ func (f *nodeFlags) flags() []cli.Flag {
 	return append(f.runtimeFlags.flags(),
 		&cli.StringFlag{Name: "capacity", Destination: &f.capacity, Category: categoryNode, Usage: "`LIST` of resources, such as cpu=4,memory=8Gi", DefaultText: "detected"},
 		textFlag(&f.reserve, categoryNode, "`LIST` of resources reserved for the system", "reserve", ""),
+		boolFlag(&f.countOthers, categoryNode, "reserve also what containers of other engines and roots have", "count-others"),
 		listFlag(&f.cdiDirs, categoryNode, "`DIR` of CDI files", "cdi-spec-dir", "/etc/cdi, /var/run/cdi"),
 		textFlag(&f.nodeFile, categoryNode, "`FILE` with a Node object: labels, taints, allocatable", "node", ""),
 		&cli.StringFlag{Name: "node-name", Destination: &f.nodeName, Category: categoryNode, Usage: "`NAME` of the node", DefaultText: "the host name"},
@@ -119,6 +121,11 @@ func (f *runtimeFlags) setTo(o *backend.Options) {
 // node returns the node that pods are admitted to: from --node, from the input, or this
 // machine.
 func (c *console) node(ctx context.Context, f *podFlags, set *manifests.Set, devices *host.Devices) (node *v1.Node, err error) {
+	if f.countOthers {
+		if f.nodeOptions.Others, err = c.others(f.root); err != nil {
+			return nil, err
+		}
+	}
 	document := set.Node
 	if f.nodeFile != "" {
 		if document, err = c.readNode(ctx, f); err != nil {
@@ -134,12 +141,22 @@ func (c *console) node(ctx context.Context, f *podFlags, set *manifests.Set, dev
 	return node, nil
 }
 
+// others returns what else than the pods of the root uses this machine.
+func (c *console) others(root string) ([]admit.Other, error) {
+	parent := backend.CgroupParent(root)
+	others, err := admit.Others(c.io.Machine, func(path string) bool { return cgroup.HoldsAll(parent, path) })
+	if err != nil {
+		return nil, unusable(fmt.Errorf("--count-others: %w", err))
+	}
+	return others, nil
+}
+
 // warnExhausted warns of resources in --capacity of which nothing is left for pods.
 func (c *console) warnExhausted(capacity v1.ResourceList, node *v1.Node) {
 	for _, name := range slices.Sorted(maps.Keys(capacity)) {
 		has, left := capacity[name], node.Status.Allocatable[name]
 		if has.Sign() > 0 && left.Sign() <= 0 {
-			c.log.Warn(fmt.Sprintf("--capacity %s=%s leaves nothing for pods: like the kubelet, runonce keeps free what --reserve names, huge pages, "+
+			c.log.Warn(fmt.Sprintf("--capacity %s=%s leaves nothing for pods: like the kubelet, runonce keeps free what --reserve names and --count-others finds, huge pages, "+
 				"100Mi of memory and 10%% of ephemeral-storage", name, has.String()))
 		}
 	}
@@ -210,7 +227,10 @@ func (c *console) readNode(ctx context.Context, f *podFlags) (*v1.Node, error) {
 
 // admission returns how pods are admitted to a node that is described.
 func (f *podFlags) admission(set *manifests.Set) admit.Options {
-	o := admit.Options{Order: admit.Order(f.admissionOrder), AllowUnsafeSysctls: f.unsafeSysctls.values, Claims: claims(set), DependsOn: set.Dependencies()}
+	o := admit.Options{
+		Order: admit.Order(f.admissionOrder), AllowUnsafeSysctls: f.unsafeSysctls.values, Others: f.nodeOptions.Others,
+		Claims: claims(set), DependsOn: set.Dependencies(),
+	}
 	if len(f.handlers) > 0 {
 		o.RuntimeHandlers = containerd.HandlerNames(f.handlers)
 	}

@@ -30,8 +30,8 @@ func (p *program) planCommand() *cli.Command {
 	return p.command(cli.Command{
 		Name: "plan", Usage: "show what a run would do", ArgsUsage: "PATH...",
 		Description: "With --running, --capacity or --node it uses no engine and needs no root.\n" +
-			"ALLOCATABLE is the capacity less --reserve, huge pages, and what a kubelet keeps free:\n" +
-			"100Mi of memory and 10% of ephemeral-storage.",
+			"ALLOCATABLE is the capacity less --reserve, --count-others, huge pages, and what a kubelet keeps\n" +
+			"free: 100Mi of memory and 10% of ephemeral-storage.",
 		Flags: []cli.Flag{textFlag(&c.running, categoryNode, "assume that the pods of the manifests at `PATH` are running", "running", "")},
 	}, c, &c.podFlags, &c.connectFlags, &c.earlierFlags, &c.outputFlags, &c.clusterFlags, &c.creationFlags, &c.queueFlags)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/invopop/jsonschema"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runonce/runonce/admit"
@@ -72,6 +73,8 @@ func schemaOf(t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case reflect.TypeFor[v1.PodStatus]():
 		return &jsonschema.Schema{Type: "object"}
+	case reflect.TypeFor[resource.Quantity]():
+		return &jsonschema.Schema{Type: "string"}
 	case reflect.TypeFor[v1.ResourceList]():
 		return &jsonschema.Schema{Type: "object", AdditionalProperties: &jsonschema.Schema{Type: "string"}}
 	case reflect.TypeFor[metav1.Time]():

@@ -55,7 +55,8 @@ var update = flag.Bool("update", false, "write the golden files again")
 // "run" and "plan" get the node of node.yaml unless they name another, on a cluster instead
 // --create-namespace, and "run" gets --settle 100ms unless it says otherwise. The networks are those
 // in the story's directory net.d, whatever the machine has; without it the pods get a bridge
-// of their own. With -o json, runonce must print a document that matches its schema, also when
+// of their own. In memory, the files of the machine are those in the directory machine. A command with
+// --root has it instead of that of the story. With -o json, runonce must print a document that matches its schema, also when
 // it fails. In the output of runonce the paths of the story's files are relative, and the
 // directory of logs is /var/log/pods.
 const casesDir = "../../testdata/cases"
@@ -257,7 +258,7 @@ func (s *story) arguments(args []string) []string {
 		command = args[0]
 	}
 	flags := s.defaults(command, args)
-	if command != "completion" && (!s.cluster || slices.Contains(clusterCommands, command)) {
+	if command != "completion" && !slices.Contains(args, "--root") && (!s.cluster || slices.Contains(clusterCommands, command)) {
 		flags = slices.Concat(s.flags, flags)
 	}
 	if dashes := slices.Index(all, "--"); dashes >= 0 {
@@ -273,6 +274,9 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 	world := s.world
 	world.Environ = func() []string { return s.environ }
 	world.Getenv = s.getenv
+	if files := filepath.Join(s.dir, "machine"); s.exact && fileExists(files) {
+		world.Machine = os.DirFS(files)
+	}
 	if sig := s.signal; sig != 0 {
 		signals := make(chan os.Signal, 1)
 		world.Signals = signals
@@ -462,7 +466,7 @@ func TestStoriesAreWhole(t *testing.T) {
 	t.Parallel()
 	for _, path := range storyFiles(t) {
 		name, story := filepath.Base(path), parsed(t, path)
-		used := map[string]bool{"net.d": true}
+		used := map[string]bool{"net.d": true, "machine": true}
 		failed := ""
 		for line := range strings.Lines(string(story.Comment)) {
 			f := strings.Fields(line)

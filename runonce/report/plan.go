@@ -22,6 +22,9 @@ type Plan struct {
 	Optimal    bool       `json:"optimal"`   // no smaller set of pods could be preempted
 	// Nodes are those of the cluster, if the plan is for one; then node is empty.
 	Nodes []Node `json:"nodes,omitempty"`
+	// Others are pods, containers and machines of other engines, or of other roots, which have what is missing from
+	// the node's allocatable resources, with --count-others.
+	Others []admit.Other `json:"others,omitempty"`
 	// Pulls are the images that a run would pull, if an engine was asked.
 	Pulls []string `json:"pulls,omitempty"`
 	Failure
@@ -68,7 +71,7 @@ type Decision struct {
 // NewPlan returns the document for a plan.
 func NewPlan(plan admit.Plan) Plan {
 	p := Plan{
-		APIVersion: APIVersion, Kind: "Plan", Optimal: plan.Optimal,
+		APIVersion: APIVersion, Kind: "Plan", Optimal: plan.Optimal, Others: plan.Others,
 		Node:      Node{Allocatable: v1.ResourceList{}, Left: v1.ResourceList{}},
 		Decisions: make([]Decision, 0, len(plan.Decisions)),
 	}
@@ -221,6 +224,13 @@ func (p Plan) Table(w io.Writer, s Style) error {
 	}
 	node.trim()
 	text += "\n" + node.text()
+	if len(p.Others) > 0 {
+		others := table{columns: columns("COUNTED OTHERS", "KIND", "CPU", "MEMORY")}
+		for _, o := range p.Others {
+			others.add(o.Cgroup, o.Kind, o.CPU.String(), o.Memory.String())
+		}
+		text += "\n" + others.text()
+	}
 	if len(p.Pulls) > 0 {
 		text += "\nIMAGES TO PULL\n" + strings.Join(p.Pulls, "\n") + "\n"
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/runonce/runonce/internal/flock"
 	"github.com/runonce/runonce/internal/podspec"
-	"github.com/runonce/runonce/runtime/ocispec"
 )
 
 // setClassShares gives the cgroup of the pod's QoS class its share of the CPU: the least for
@@ -33,7 +32,7 @@ func (t Tree) setClassShares(ctx context.Context, pod *v1.Pod, at location) erro
 	}
 	up := at.above()
 	if class == v1.PodQOSBestEffort {
-		return t.writeShares(ctx, up, ocispec.MinShares)
+		return t.writeShares(ctx, up, podspec.MinShares)
 	}
 	// Other processes add and remove pods at the same time: one after the other, so that the
 	// last one counts them all.
@@ -69,7 +68,7 @@ func (t Tree) sumShares(d *os.File) (uint64, error) {
 		}
 		sum += shares
 	}
-	return min(max(sum, ocispec.MinShares), ocispec.MaxShares), nil
+	return min(max(sum, podspec.MinShares), podspec.MaxShares), nil
 }
 
 // readShares reads the shares of the cgroup name in the directory dirfd. It makes as few system
@@ -89,7 +88,7 @@ func (t Tree) readShares(dirfd int, name string) (uint64, error) {
 	if err != nil || !t.V2 {
 		return n, err
 	}
-	return ocispec.WeightToShares(n), nil
+	return podspec.WeightToShares(n), nil
 }
 
 // writeShares sets the share of the CPU of a QoS class, unless it is the same.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -64,7 +65,19 @@ func (t Tree) below(elements ...string) (asFiles, asSlice location) {
 // the parent. The path may be below that of a container in which this program runs.
 func Holds(parent string, pod *v1.Pod, path string) bool {
 	asFiles, asSlice := Tree{Parent: parent}.locations(pod)
-	return strings.Contains(path+"/", asFiles.path+"/") || strings.Contains(path+"/", asSlice.path+"/")
+	return isIn(path, asFiles, asSlice)
+}
+
+// HoldsAll reports whether the cgroup with the path is the one that contains those of all pods, or is in it. The
+// path may be below that of a container in which this program runs.
+func HoldsAll(parent, path string) bool {
+	asFiles, asSlice := Tree{Parent: parent}.below()
+	return isIn(path, asFiles, asSlice)
+}
+
+// isIn reports whether the path is that of one of the locations, or below it.
+func isIn(path string, locations ...location) bool {
+	return slices.ContainsFunc(locations, func(l location) bool { return strings.Contains(path+"/", l.path+"/") })
 }
 
 // exists reports whether the cgroup exists.

@@ -31,6 +31,27 @@ func TestHolds(t *testing.T) {
 	}
 }
 
+func TestHoldsAll(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]bool{
+		"/":                          false,
+		"/runonce-0a0b0c0d":          false,
+		"/runonce_0a0b0c0d.slice":    false,
+		"/runonce":                   true,
+		"/runonce/besteffort/pod1-2": true,
+		"/docker/0/runonce":          true,
+		"/runonce.slice":             true,
+		"/runonce.slice/runonce-besteffort.slice": true,
+	} {
+		if got := HoldsAll(DefaultParent, path); got != want {
+			t.Errorf("%s: %t", path, got)
+		}
+	}
+	if !HoldsAll("/runonce-0a0b0c0d", "/runonce_0a0b0c0d.slice") {
+		t.Error("the slice of another root is not its own")
+	}
+}
+
 func TestParentOf(t *testing.T) {
 	t.Parallel()
 	if a, b := ParentOf("/a"), ParentOf("/b"); a == b || len(a) != len("/runonce-12345678") {

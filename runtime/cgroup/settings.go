@@ -11,6 +11,7 @@ import (
 	"github.com/coreos/go-systemd/v22/dbus"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/ocispec"
 )
 
@@ -125,7 +126,7 @@ func (t Tree) sharesProperty(shares uint64) dbus.Property {
 // fileShares converts cpu.shares to what is in sharesFile.
 func (t Tree) fileShares(shares uint64) uint64 {
 	if t.V2 {
-		return ocispec.SharesToWeight(shares)
+		return podspec.SharesToWeight(shares)
 	}
 	return shares
 }

@@ -1,25 +1,26 @@
 package ocispec
 
-import "math"
+import (
+	"math"
 
-// The bounds of cpu.shares and the CFS period (pkg/kubelet/cm/helpers_linux.go).
+	"github.com/runonce/runonce/internal/podspec"
+)
+
 const (
-	MinShares = 2
-	MaxShares = 262144
-	// QuotaPeriod is the CFS period in microseconds.
+	// QuotaPeriod is the CFS period in microseconds (pkg/kubelet/cm/helpers_linux.go).
 	QuotaPeriod = 100000
 	// minQuota is the smallest quota that the kernel accepts, in microseconds.
 	minQuota = 1000
 )
 
 // milliCPUToShares converts thousandths of a CPU to cpu.shares
-// (cm.MilliCPUToShares): 1024 for a CPU, within MinShares and MaxShares.
+// (cm.MilliCPUToShares): 1024 for a CPU, within podspec.MinShares and podspec.MaxShares.
 func milliCPUToShares(milliCPU int64) uint64 {
 	// Compare before the multiplication, which could overflow.
-	if milliCPU >= MaxShares*1000/1024 {
-		return MaxShares
+	if milliCPU >= podspec.MaxShares*1000/1024 {
+		return podspec.MaxShares
 	}
-	return uint64(max(MinShares, milliCPU*1024/1000))
+	return uint64(max(podspec.MinShares, milliCPU*1024/1000))
 }
 
 // milliCPUToQuota converts thousandths of a CPU to a CFS quota for QuotaPeriod, in
@@ -32,35 +33,4 @@ func milliCPUToQuota(milliCPU int64) int64 {
 		return math.MaxInt64 / 1000
 	}
 	return max(minQuota, milliCPU*QuotaPeriod/1000)
-}
-
-// SharesToWeight converts cpu.shares to the cpu.weight of cgroup v2 by the formula of the
-// OCI runtimes (opencontainers/cgroups ConvertCPUSharesToCgroupV2Value), so that the
-// default of 1024 shares becomes the default weight of 100. 0 stays 0: not set.
-func SharesToWeight(shares uint64) uint64 {
-	switch {
-	case shares == 0:
-		return 0
-	case shares <= MinShares:
-		return 1
-	case shares >= MaxShares:
-		return 10000
-	}
-	l := math.Log2(float64(shares))
-	exponent := (l*l+125*l)/612.0 - 7.0/34.0
-	return uint64(math.Ceil(math.Pow(10, exponent)))
-}
-
-// WeightToShares is the inverse of SharesToWeight: the most shares that become weight.
-func WeightToShares(weight uint64) uint64 {
-	switch {
-	case weight <= 1:
-		return MinShares
-	case weight >= 10000:
-		return MaxShares
-	}
-	c := 612 * (math.Log10(float64(weight)) + 7.0/34.0)
-	l := (math.Sqrt(125*125+4*c) - 125) / 2
-	// Rounding may have moved the power slightly below the whole number.
-	return uint64(math.Pow(2, l) * (1 + 1e-12))
 }

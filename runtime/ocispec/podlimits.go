@@ -25,7 +25,7 @@ type Limits struct {
 func PodLimits(pod *v1.Pod) Limits {
 	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	limits := resource.PodLimits(pod, resource.PodResourcesOptions{})
-	l := Limits{Shares: MinShares, HugePages: hugePages(requests)}
+	l := Limits{Shares: podspec.MinShares, HugePages: hugePages(requests)}
 	class := podspec.QOS(pod)
 	if class == v1.PodQOSBestEffort {
 		return l
