@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -48,8 +47,15 @@ func inputPaths(ctx context.Context, paths []string, o Options, visit func(input
 		visit(failed("sha256 "+o.SHA256, fmt.Sprintf("is the digest of one URL, but %d are given", urls), ""))
 		return
 	}
+	if all := servers(paths); len(o.Header) > 0 && len(all) > 1 {
+		visit(failed(strings.Join(all, ", "), "are several servers, of which only one may get the headers", "read the others in another run, or download them first"))
+		return
+	}
 	for _, p := range paths {
+		away, ok := elsewhere(p)
 		switch {
+		case ok:
+			visit(away)
 		case p == "-":
 			located(stream("<stdin>", o.Stdin), p)
 		case isURL(p):
@@ -68,10 +74,7 @@ func Origin(p string) string {
 	case p == "" || p == "-":
 		return p
 	case isURL(p):
-		if u, err := url.Parse(p); err == nil {
-			return nameOf(u)
-		}
-		return p
+		return Shown(p)
 	case isPipe(p):
 		return "-"
 	}

@@ -28,6 +28,8 @@ type Options struct {
 	Stdin io.Reader
 	// SHA256 is the digest, in hex, that the content of the URL must have; "" for any.
 	SHA256 string
+	// Header is sent with requests for URLs, which then have to be of one server, and to no other.
+	Header http.Header
 	// RunCronJobs runs the job of each CronJob once; otherwise CronJobs have no pods.
 	RunCronJobs bool
 	// NodeName is the name of this node, for a warning about pods of another one; "" when it

@@ -68,7 +68,7 @@ func definedKind(doc decode.Document) (group, kind string, ok bool) {
 // API version of each supported kind.
 func unknownKind(doc decode.Document, known map[string]string) Diagnostic {
 	apiVersion, kind := doc.APIVersion(), doc.ObjectKind()
-	if hint := otherAPI(apiVersion, kind); hint != "" {
+	if hint := otherAPI(doc.File, apiVersion, kind); hint != "" {
 		return doc.Error("kind", fmt.Sprintf("unknown kind %s in %s", kind, apiVersion), hint)
 	}
 	if want, ok := known[kind]; ok {
@@ -88,13 +88,13 @@ func unknownKind(doc decode.Document, known map[string]string) Diagnostic {
 
 // otherAPI returns a hint about an API group that is not one of Kubernetes', whose kinds may have
 // the names of other kinds: Job of Volcano, Service of Knative.
-func otherAPI(apiVersion, kind string) string {
+func otherAPI(file, apiVersion, kind string) string {
 	group, _, grouped := strings.Cut(apiVersion, "/")
 	switch {
 	case apiVersion == "v1" && kind == "Config":
 		return "this is a kubeconfig file, not a manifest"
 	case group == "kustomize.config.k8s.io":
-		return kustomization
+		return kustomization(file)
 	case strings.HasSuffix(group, ".config.k8s.io"), group == "kubeadm.k8s.io":
 		return "this configures a component of Kubernetes: move it elsewhere"
 	case grouped && strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io"):
@@ -103,7 +103,17 @@ func otherAPI(apiVersion, kind string) string {
 	return ""
 }
 
-const kustomization = "this is a kustomization: run kubectl kustomize and use its output"
+func kustomization(file string) string {
+	return fmt.Sprintf("this is a kustomization: kubectl kustomize %s | runonce run -", dirOf(file))
+}
+
+// dirOf returns the directory of a file in a command that the user is to run.
+func dirOf(file string) string {
+	if strings.Contains(file, "://") || file == "<stdin>" {
+		return "DIR"
+	}
+	return path.Dir(file)
+}
 
 // notAnObject is the error of a document that is a list or a single value.
 func notAnObject(doc decode.Document) Diagnostic {
@@ -147,11 +157,11 @@ func otherFormat(doc decode.Document) string {
 	case decode.Foreign(file) != "":
 		return decode.Foreign(file)
 	case strings.HasPrefix(file, "kustomization."), has("resources", "namePrefix"), has("configMapGenerator"), has("patches"):
-		return kustomization
+		return kustomization(doc.File)
 	case doc.Kind("services") == decode.Map:
 		return "this looks like a compose file, not a Kubernetes manifest"
 	case doc.APIVersion() == "v2" && has("name", "version"):
-		return "this is a Helm chart: run helm template and use its output"
+		return fmt.Sprintf("this is a Helm chart: helm template %s | runonce run -", dirOf(doc.File))
 	case strings.HasPrefix(file, "values"), has("replicaCount"):
 		return "this looks like Helm values: run helm template and use its output"
 	case has("spec"), has("containers"):

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -33,7 +34,7 @@ func isURL(p string) bool {
 func fetch(ctx context.Context, address string, o Options) inputFile {
 	u, err := url.Parse(address)
 	if err != nil {
-		return failed("URL", "is not a URL: "+errors.Unwrap(err).Error(), "")
+		return failed(Shown(address), "is not a URL", "write what is no letter, digit or -._~ in a password as %XX")
 	}
 	name := nameOf(u)
 	pause := firstPause
@@ -55,15 +56,6 @@ func fetch(ctx context.Context, address string, o Options) inputFile {
 	}
 }
 
-// nameOf returns the address without what may be secret: the password and the query.
-func nameOf(u *url.URL) string {
-	shown := *u
-	if shown.RawQuery != "" {
-		shown.RawQuery = "..."
-	}
-	return shown.Redacted()
-}
-
 // permanentError is an error that a retry cannot fix.
 type permanentError struct{ error }
 
@@ -74,7 +66,10 @@ func get(ctx context.Context, u *url.URL, o Options) ([]byte, error) {
 	if err != nil {
 		return nil, &permanentError{err}
 	}
-	resp, err := cmp.Or(o.client, http.DefaultClient).Do(req)
+	maps.Copy(req.Header, o.Header)
+	client := *cmp.Or(o.client, http.DefaultClient)
+	client.CheckRedirect = redirected(o.Header)
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, withoutURL(err)
 	}

@@ -33,16 +33,9 @@ func Variables(environ, files []string, process bool) (func(name string) (string
 // each line, where VALUE is everything after the sign, quotes included, or KEY, which takes the
 // value of the environment. Empty lines and those that begin with # say nothing.
 func readVariables(file string, own, values map[string]string) (problems Diagnostics) {
-	size := int64(0)
-	if isPipe(file) || file == os.DevNull {
-		size = -1
-	}
-	data, problems := onDisk(file, size).open()
-	if len(problems) > 0 {
-		return problems
-	}
+	data, problems := readSettings(file)
 	line := 0
-	for text := range bytes.Lines(bytes.TrimPrefix(data, []byte("\ufeff"))) {
+	for text := range bytes.Lines(data) {
 		line++
 		text := strings.TrimLeft(strings.TrimRight(string(text), "\r\n"), " \t")
 		if text == "" || text[0] == '#' {
@@ -69,4 +62,14 @@ func readVariables(file string, own, values map[string]string) (problems Diagnos
 		}
 	}
 	return problems
+}
+
+// readSettings reads a file that is none of the input, without a byte order mark.
+func readSettings(file string) ([]byte, Diagnostics) {
+	size := int64(0)
+	if isPipe(file) || file == os.DevNull {
+		size = -1
+	}
+	data, problems := onDisk(file, size).open()
+	return bytes.TrimPrefix(data, []byte("\ufeff")), problems
 }

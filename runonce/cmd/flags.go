@@ -297,7 +297,7 @@ func (f *fileFlags) writable() error {
 type inputFlags struct {
 	recursive, runCronJobs, substitute, requireDigest bool
 	sha256                                            string
-	envFiles                                          list
+	envFiles, urlHeaders, urlHeaderFiles              list
 	// variables are substituted in manifests; nil for none, or before they are read.
 	variables func(name string) (string, bool)
 }
@@ -306,6 +306,8 @@ func (f *inputFlags) flags() []cli.Flag {
 	return []cli.Flag{
 		boolFlag(&f.recursive, categoryInput, "read subdirectories as well", "recursive", "R"),
 		textFlag(&f.sha256, categoryInput, "require this `DIGEST` of the one URL among the paths", "sha256", ""),
+		pathsFlag(&f.urlHeaders, categoryInput, "send this `HEADER`, NAME: VALUE, with requests for URLs", "url-header", ""),
+		pathsFlag(&f.urlHeaderFiles, categoryInput, "send the headers in `FILE` with requests for URLs", "url-header-file", ""),
 		boolFlag(&f.runCronJobs, categoryInput, "run the Job of each CronJob once", "run-cronjobs"),
 		boolFlag(&f.substitute, categoryInput, "replace ${NAME} in manifests with environment variables", "substitute"),
 		pathsFlag(&f.envFiles, categoryInput, "replace ${NAME} in manifests with variables from `FILE`", "env-file", ""),
@@ -318,6 +320,9 @@ var sha256Digest = regexp.MustCompile(`^[0-9A-Fa-f]{64}$`)
 func (f *inputFlags) check() error {
 	if f.sha256 != "" && !sha256Digest.MatchString(f.sha256) {
 		return usagef("--sha256 %q: must be 64 hex digits", f.sha256)
+	}
+	if _, err := manifests.Headers(f.urlHeaders.values, nil); err != nil {
+		return usagef("--url-header: %w", err)
 	}
 	return nil
 }
@@ -334,6 +339,10 @@ func (f *inputFlags) input(c *console) (manifests.Options, error) {
 		}
 	}
 	o.Variables = f.variables
+	var err error
+	if o.Header, err = manifests.Headers(f.urlHeaders.values, f.urlHeaderFiles.values); err != nil {
+		return o, badInput(err)
+	}
 	return o, nil
 }
 

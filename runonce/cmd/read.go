@@ -70,4 +70,10 @@ func allDirectories(paths []string) bool {
 	})
 }
 
-func noPod(paths []string) error { return usagef("no pod in %s", strings.Join(paths, ", ")) }
+func noPod(paths []string) error {
+	shown := make([]string, 0, len(paths))
+	for _, p := range paths {
+		shown = append(shown, manifests.Shown(p))
+	}
+	return usagef("no pod in %s", strings.Join(shown, ", "))
+}

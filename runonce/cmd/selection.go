@@ -102,7 +102,7 @@ func (s selector) selectByManifests(ctx context.Context, arg string, candidates,
 	if found := only(candidates, has); len(found) > 0 {
 		return selection{pods: found}, nil
 	}
-	notice := "no pod was started from " + arg
+	notice := "no pod was started from " + manifests.Shown(arg)
 	if arg == "-" {
 		notice = "no pod of these manifests was started from standard input"
 	}
