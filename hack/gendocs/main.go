@@ -240,6 +240,9 @@ turns colors off
 .TP
 /etc/runonce/config.yaml
 values of flags that are neither on the command line nor in the environment
+.TP
+/etc/runonce/config.d/*.yaml
+values that replace those of config.yaml
 `
 
 // roff escapes a line of text.

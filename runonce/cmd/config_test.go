@@ -63,6 +63,53 @@ func TestConfigPrecedence(t *testing.T) {
 	}
 }
 
+// TestConfigDirectory: files of the directory replace keys of config.yaml and of each other, in the
+// order of their names; a file of the command line is the only one.
+func TestConfigDirectory(t *testing.T) {
+	t.Parallel()
+	pod := manifest(t, "web", "Always", "[sleep]")
+	own := filepath.Join(t.TempDir(), "own.yaml")
+	if err := os.WriteFile(own, []byte("strict: true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const asJSON, asYAML, asTable = `{`, "apiVersion: runonce/v1", "1 pod, no error"
+	const dir = "/etc/runonce/config.d/"
+	for name, c := range map[string]struct {
+		files      map[string]string // below /etc/runonce
+		args, want string
+	}{
+		"without config.yaml":  {map[string]string{"config.d/a.yaml": "output: json"}, "", asJSON},
+		"after config.yaml":    {map[string]string{"config.yaml": "output: json", "config.d/a.yaml": "output: yaml"}, "", asYAML},
+		"the last name":        {map[string]string{"config.d/10-b.yaml": "output: yaml", "config.d/9-a.yaml": "output: json"}, "", asJSON},
+		"key by key":           {map[string]string{"config.d/a.yaml": "output: json", "config.d/b.yaml": "strict: true"}, "", asJSON},
+		"a section stays":      {map[string]string{"config.yaml": "validate: {output: json}", "config.d/a.yaml": "output: yaml"}, "", asJSON},
+		"keys of a section":    {map[string]string{"config.yaml": "validate: {output: json}", "config.d/a.yaml": "validate: {strict: true}"}, "", asJSON},
+		"an empty file":        {map[string]string{"config.yaml": "output: json", "config.d/a.yaml": "# nothing"}, "", asJSON},
+		"other suffixes":       {map[string]string{"config.d/a.conf": "output: json", "config.d/b.yaml~": "output: json", "config.d/c.yaml/d.yaml": "output: json"}, "", asTable},
+		"the command line":     {map[string]string{"config.d/a.yaml": "output: json"}, "--config " + own, asTable},
+		"no file":              {map[string]string{"config.d/a.yaml": "output: json"}, "--config /dev/null", asTable},
+		"a list is replaced":   {map[string]string{"config.yaml": "env-file: [/nosuch]", "config.d/a.yaml": "env-file: [/dev/null]"}, "", asTable},
+		"unknown key":          {map[string]string{"config.yaml": "rm: true", "config.d/a.yaml": "rm: true\ntimeot: 5m"}, "", dir + "a.yaml:2: timeot: unknown key"},
+		"not YAML":             {map[string]string{"config.d/a.yaml": "rm: ["}, "", dir + "a.yaml:1: not valid YAML"},
+		"in both":              {map[string]string{"config.yaml": "rmm: true", "config.d/a.yaml": "prnue: true"}, "", "the input has 2 errors"},
+		"which value":          {map[string]string{"config.yaml": "output: json", "config.d/a.yaml": "output: jsn"}, "", dir + `a.yaml:1: --output "jsn": must be one of`},
+		"the format of errors": {map[string]string{"config.yaml": "output: json", "config.d/a.yaml": "rm: ["}, "", asJSON},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			world, machine := withConfig(t, ""), fstest.MapFS{}
+			for file, text := range c.files {
+				machine["etc/runonce/"+file] = &fstest.MapFile{Data: []byte(text + "\n")}
+			}
+			world.Machine = machine
+			got := invokeWith(t, world, append(strings.Fields("validate "+c.args), pod)...)
+			if !strings.HasPrefix(got.stdout, c.want) && (got.code != 2 || !strings.Contains(got.stderr, c.want)) {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
 // TestConfigMistakes: every mistake is found, with its place.
 func TestConfigMistakes(t *testing.T) {
 	t.Parallel()

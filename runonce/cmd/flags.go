@@ -55,7 +55,7 @@ type logFlags struct{ config, logFormat, logLevel string }
 
 func (f *logFlags) flags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: cmdline.ConfigFlag, Destination: &f.config, Usage: "read the configuration `FILE`", DefaultText: cmdline.DefaultConfig},
+		&cli.StringFlag{Name: cmdline.ConfigFlag, Destination: &f.config, Usage: "read only the configuration `FILE`", DefaultText: "those in /etc/runonce"},
 		textFlag(&f.logFormat, "", "`FORMAT` of log messages: text, json or journal", "log-format", "text"),
 		textFlag(&f.logLevel, "", "lowest `LEVEL` to log: debug, info, warn or error", "log-level", "warn"),
 	}

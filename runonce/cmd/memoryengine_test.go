@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/netip"
 	"os"
@@ -229,6 +230,21 @@ func (m *memory) Cleanup(ctx context.Context) error {
 
 // bareMachine has no sockets that listen.
 func bareMachine() fstest.MapFS { return fstest.MapFS{} }
+
+const configDir = "etc/runonce"
+
+// configuredMachine has the configuration files of another file system.
+type configuredMachine struct {
+	fs.FS
+	configs fs.FS
+}
+
+func (m configuredMachine) Open(name string) (fs.File, error) {
+	if strings.HasPrefix(name, configDir) {
+		return m.configs.Open(name)
+	}
+	return m.FS.Open(name)
+}
 
 // invocation is one command and what comes of it.
 type invocation struct {

@@ -55,8 +55,9 @@ var update = flag.Bool("update", false, "write the golden files again")
 // "run" and "plan" get the node of node.yaml unless they name another, on a cluster instead
 // --create-namespace, and "run" gets --settle 100ms unless it says otherwise. The networks are those
 // in the story's directory net.d, whatever the machine has; without it the pods get a bridge
-// of their own. In memory, the files of the machine are those in the directory machine. A command with
-// --root has it instead of that of the story. With -o json, runonce must print a document that matches its schema, also when
+// of their own. A story's directory etc/runonce has the configuration files of the machine. In memory, the files of the machine
+// are those in the directory machine. A command with --root has it instead of that of the story.
+// With -o json, runonce must print a document that matches its schema, also when
 // it fails. In the output of runonce the paths of the story's files are relative, and the
 // directory of logs is /var/log/pods.
 const casesDir = "../../testdata/cases"
@@ -272,6 +273,9 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 	all := s.arguments(args)
 	var out, errs bytes.Buffer
 	world := s.world
+	if fileExists(filepath.Join(s.dir, configDir)) {
+		world.Machine = configuredMachine{world.Machine, os.DirFS(s.dir)}
+	}
 	world.Environ = func() []string { return s.environ }
 	world.Getenv = s.getenv
 	if files := filepath.Join(s.dir, "machine"); s.exact && fileExists(files) {

@@ -1,11 +1,10 @@
 package cmdline
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -20,6 +19,8 @@ import (
 const (
 	// DefaultConfig is the configuration file that need not exist.
 	DefaultConfig = "/etc/runonce/config.yaml"
+	// DefaultConfigs are those that change it.
+	DefaultConfigs = "/etc/runonce/config.d/*.yaml"
 	// ConfigFlag is the flag that names another one.
 	ConfigFlag = "config"
 
@@ -51,14 +52,14 @@ type setting struct {
 type Sources struct {
 	// Environ has the environment variables as KEY=VALUE.
 	Environ []string
-	// Machine is the root file system, of which DefaultConfig is read.
+	// Machine is the root file system, of which DefaultConfig and DefaultConfigs are read.
 	Machine fs.FS
-	// Config is the file of the command line, "" for none.
+	// Config is the file of the command line, which is then the only one, "" for none.
 	Config string
 }
 
-// Load returns the settings for a command, which is a section of the configuration file. Both
-// sources may have those of any command. An error about the file is of type decode.Diagnostics.
+// Load returns the settings for a command, which is a section of the configuration files. Both
+// sources may have those of any command. An error about a file is of type decode.Diagnostics.
 func Load(from Sources, command string, commands []*cli.Command) (*Settings, error) {
 	s := &Settings{flags: map[string][]cli.Flag{}, values: map[string]setting{}}
 	s.addFlags(commands)
@@ -70,10 +71,8 @@ func Load(from Sources, command string, commands []*cli.Command) (*Settings, err
 	if from.Config != "" {
 		config = from.Config
 	}
-	file, err := readConfig(config, from.Machine)
-	if err == nil && file.Has("") {
-		err = s.file(file, command, commands).Err()
-	}
+	files, err := readConfigs(config, from.Machine)
+	err = cmp.Or(err, s.files(files, command, commands).Err())
 	maps.Copy(s.values, variables)
 	return s, err
 }
@@ -127,41 +126,21 @@ func unknownVariable(variable string, known []string) string {
 	return text
 }
 
-// readConfig reads the configuration file: the default one of the machine if it exists, or the one
-// that is named. Without a file, the document is empty.
-func readConfig(name string, machine fs.FS) (none decode.Document, err error) {
-	var data []byte
-	switch {
-	case name != "":
-		data, err = os.ReadFile(name)
-	case machine != nil:
-		name = DefaultConfig
-		if data, err = fs.ReadFile(machine, strings.TrimPrefix(name, "/")); errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
+// files reads the keys of the configuration files. Of each key, the last value counts; that of a
+// section, in whichever file, comes before the one for all commands.
+func (s *Settings) files(files []decode.Document, command string, commands []*cli.Command) (problems decode.Diagnostics) {
+	section := map[string]setting{}
+	for _, d := range files {
+		problems = append(problems, s.file(d, command, commands, section)...)
 	}
-	if err != nil {
-		return none, fmt.Errorf("reading the configuration file: %w", err)
-	}
-	docs, problems := decode.Split(name, data)
-	switch errs := problems.Of(decode.SeverityError); {
-	case len(errs) > 0:
-		return none, errs
-	case len(docs) == 0:
-		return none, nil
-	case len(docs) > 1:
-		return none, decode.Diagnostics{docs[1].Error("", "a second document", "a configuration file has only one")}
-	case docs[0].Kind("") != decode.Map:
-		return none, decode.Diagnostics{docs[0].Error("", "must be flags and their values, as in timeout: 5m", "")}
-	}
-	return docs[0], nil
+	maps.Copy(s.values, section)
+	return problems
 }
 
-// file reads the keys of the configuration file: flags, and sections with the flags of one command.
-func (s *Settings) file(d decode.Document, command string, commands []*cli.Command) decode.Diagnostics {
+// file reads the keys of one configuration file: flags, and sections with the flags of one command.
+func (s *Settings) file(d decode.Document, command string, commands []*cli.Command, section map[string]setting) decode.Diagnostics {
 	var keys map[string]any
 	problems := decode.Into(d, &keys)
-	section := map[string]setting{}
 	for key, value := range keys {
 		entries, isMap := value.(map[string]any)
 		if c := findCommand(commands, key); c != nil && (isMap || value == nil && s.flags[key] == nil) {
@@ -172,13 +151,12 @@ func (s *Settings) file(d decode.Document, command string, commands []*cli.Comma
 				problems = append(problems, own.key(d, key+"."+name, name, value, values)...)
 			}
 			if key == command {
-				section = values
+				maps.Copy(section, values)
 			}
 			continue
 		}
 		problems = append(problems, s.key(d, key, key, value, s.values)...)
 	}
-	maps.Copy(s.values, section)
 	return problems.Sort()
 }
 
