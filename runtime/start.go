@@ -143,7 +143,7 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 		ID: engine.ContainerID(string(pod.UID), c.Name, w.record.Started, next.Attempt), PodUID: string(pod.UID),
 		Name: c.Name, Attempt: next.Attempt, Last: next.Last, Image: img.Ref, Labels: labels(pod, c, img), RunFile: p.o.Records.RunFile(w.record),
 		RuntimeHandler: pod.Annotations[podspec.AnnotationRuntimeHandler], Stdin: c.Stdin, StdinOnce: c.StdinOnce,
-		DefaultSeccomp: ocispec.SeccompProfile(pod, c).Type == v1.SeccompProfileTypeRuntimeDefault,
+		DefaultSeccomp: p.o.Host.SeccompProfile(pod, c).Type == v1.SeccompProfileTypeRuntimeDefault,
 	}
 	if err := p.provide(ctx, cfg.ID, next, &in); err != nil {
 		return engine.ContainerConfig{}, err
@@ -179,7 +179,7 @@ func (p *Pods) provide(ctx context.Context, id string, next podstate.Start, in *
 			return err
 		}
 	}
-	if s := ocispec.SeccompProfile(in.Pod, in.Container); s.Type == v1.SeccompProfileTypeLocalhost && s.LocalhostProfile != nil {
+	if s := in.SeccompProfile(in.Pod, in.Container); s.Type == v1.SeccompProfileTypeLocalhost && s.LocalhostProfile != nil {
 		in.Seccomp, err = host.ReadSeccomp(p.o.Host.SeccompDir, *s.LocalhostProfile)
 	}
 	return err

@@ -30,6 +30,12 @@ const (
 	defaultScheduleTimeout = time.Minute
 )
 
+// The values of --swap.
+const (
+	swapNone    = "none"
+	swapLimited = "limited"
+)
+
 // startFlags are what run and watch have in common besides podFlags: they say how pods are started.
 type startFlags struct {
 	networkFlags
@@ -39,6 +45,8 @@ type startFlags struct {
 	claimsDir, cgroupDriver, containerLogs string
 	podPidsLimit                           int64
 	healthcheck                            bool
+	seccompDefault                         bool
+	swap                                   string
 }
 
 func (f *startFlags) flags() []cli.Flag {
@@ -50,6 +58,8 @@ func (f *startFlags) flags() []cli.Flag {
 		textFlag(&f.cgroupDriver, categoryRun, "manage cgroups with `DRIVER`: cgroupfs or systemd", "cgroup-driver", cgroup.DriverCgroupfs),
 		&cli.Int64Flag{Name: "pod-pids-limit", Destination: &f.podPidsLimit, Value: -1, Category: categoryRun, Usage: "limit each pod to `N` processes, -1 for no limit"},
 		boolFlag(&f.healthcheck, categoryImages, "use HEALTHCHECKs of images as readiness probes", "healthcheck"),
+		boolFlag(&f.seccompDefault, categoryRun, "confine containers without a seccompProfile by RuntimeDefault", "seccomp-default"),
+		textFlag(&f.swap, categoryRun, "`SWAP` of Burstable pods: none or limited", "swap", swapNone),
 		textFlag(&f.containerLogs, categoryRun, "log containers to `PLACE`: files, or journal for both", "container-logs", "files"),
 	)
 }
@@ -65,6 +75,7 @@ func (f *startFlags) check() error {
 	}
 	return cmp.Or(
 		checkOneOf("cgroup-driver", f.cgroupDriver, cgroup.DriverCgroupfs, cgroup.DriverSystemd),
+		checkOneOf("swap", f.swap, swapNone, swapLimited),
 		checkOneOf("container-logs", f.containerLogs, "files", "journal"),
 		f.networkFlags.check(),
 	)
@@ -77,6 +88,7 @@ func (f *startFlags) setTo(o *backend.Options) {
 		o.ClaimsDir = f.claimsDir
 	}
 	o.CgroupDriver, o.PodPidsLimit, o.Healthchecks = f.cgroupDriver, f.podPidsLimit, f.healthcheck
+	o.SeccompDefault, o.LimitedSwap = f.seccompDefault, f.swap == swapLimited
 }
 
 // journal returns the socket of the journal that the output of containers goes to, or "".

@@ -126,7 +126,7 @@ func (f *creationFlags) flags() []cli.Flag {
 }
 
 // machineFlags are flags, besides those of some categories, that mean nothing on a cluster, of all commands or of one.
-var machineFlags = []string{"cgroup-driver", "pod-pids-limit", "container-logs", "logs", "images", "ports-to", "orphans", "keep", "shutdown-grace-by-priority", "interval", "exec user", "exec workdir", "exec env"}
+var machineFlags = []string{"cgroup-driver", "pod-pids-limit", "container-logs", "seccomp-default", "swap", "user-namespaces", "logs", "images", "ports-to", "orphans", "keep", "shutdown-grace-by-priority", "interval", "exec user", "exec workdir", "exec env"}
 
 // machine returns this machine as a target.
 func (p *program) machine(o backend.Options) *nodeTarget {

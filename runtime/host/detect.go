@@ -3,6 +3,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -79,6 +80,28 @@ func oomScoreAdj(root fs.FS) (int, error) {
 		return 0, fmt.Errorf("reading the oom_score_adj of this process: %w", err)
 	}
 	return n, nil
+}
+
+// Swap returns how many bytes of swap the machine has for containers, an error if it cannot say how much of
+// it each may use.
+func Swap(root fs.FS, h ocispec.Host) (int64, error) {
+	switch {
+	case !h.CgroupV2:
+		return 0, errors.New("it needs cgroup v2, and this machine has cgroup v1")
+	case !h.SwapLimit:
+		return 0, errors.New("the kernel does not count the swap of cgroups (CONFIG_SWAP and no swapaccount=0)")
+	}
+	text, err := fs.ReadFile(root, "proc/meminfo")
+	if err != nil {
+		return 0, fmt.Errorf("reading the machine's swap: %w", err)
+	}
+	_, rest, _ := strings.Cut(string(text), "SwapTotal:")
+	value, _, _ := strings.Cut(rest, " kB\n")
+	kib, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("reading the machine's swap: /proc/meminfo: SwapTotal: %w", err)
+	}
+	return kib << 10, nil
 }
 
 // swapLimit reports whether the kernel has swap accounting, which adds a file to cgroups.

@@ -95,3 +95,27 @@ func TestDetectErrors(t *testing.T) {
 		t.Error("without /proc: no error")
 	}
 }
+
+func TestSwap(t *testing.T) {
+	t.Parallel()
+	const meminfo = "MemTotal:        8388608 kB\nSwapCached:            0 kB\nSwapTotal:       2097152 kB\nSwapFree:        2097152 kB\n"
+	for _, tt := range []struct {
+		host    ocispec.Host
+		meminfo string
+		want    int64
+		err     string
+	}{
+		{host: ocispec.Host{CgroupV2: true, SwapLimit: true}, meminfo: meminfo, want: 2 << 30},
+		{host: ocispec.Host{SwapLimit: true}, meminfo: meminfo, err: "it needs cgroup v2, and this machine has cgroup v1"},
+		{host: ocispec.Host{CgroupV2: true}, meminfo: meminfo, err: "the kernel does not count the swap of cgroups (CONFIG_SWAP and no swapaccount=0)"},
+		{
+			host: ocispec.Host{CgroupV2: true, SwapLimit: true}, meminfo: "MemTotal: 1 kB\n",
+			err: `reading the machine's swap: /proc/meminfo: SwapTotal: strconv.ParseInt: parsing "": invalid syntax`,
+		},
+	} {
+		got, err := Swap(fstest.MapFS{"proc/meminfo": {Data: []byte(tt.meminfo)}}, tt.host)
+		if got != tt.want || (err == nil) != (tt.err == "") || err != nil && err.Error() != tt.err {
+			t.Errorf("%+v: %d, %v", tt.host, got, err)
+		}
+	}
+}

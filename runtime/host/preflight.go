@@ -39,6 +39,8 @@ type Preflight struct {
 	CanMapUsers func(ctx context.Context) error
 	// AppArmor says that the engine can apply AppArmor profiles.
 	AppArmor bool
+	// SeccompDefault says that containers without a seccomp profile get the default one.
+	SeccompDefault bool
 	// SeccompDir holds the seccomp profiles of type Localhost.
 	SeccompDir string
 	// RootfsDir is the directory below which the root file systems of containers are mounted, without
@@ -122,7 +124,8 @@ func (p *Preflight) checkContainer(ctx context.Context, pod *v1.Pod, c *v1.Conta
 }
 
 func (p *Preflight) checkSeccomp(ctx context.Context, pod *v1.Pod, c *v1.Container) error {
-	profile := ocispec.SeccompProfile(pod, c)
+	h := ocispec.Host{SeccompDefault: p.SeccompDefault}
+	profile := h.SeccompProfile(pod, c)
 	if profile.Type != v1.SeccompProfileTypeUnconfined && !p.Features(ctx, pod).Seccomp {
 		return fmt.Errorf("seccomp profile %s: the OCI runtime was built without seccomp", profile.Type)
 	}

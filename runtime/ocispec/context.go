@@ -44,6 +44,11 @@ type Host struct {
 	// SwapLimit says that the kernel can limit swap by cgroup, so that a memory limit must
 	// forbid it.
 	SwapLimit bool
+	// Swap is how many bytes of swap Burstable pods share in proportion to their memory requests; 0
+	// keeps all containers from swapping. It needs cgroup v2.
+	Swap int64
+	// SeccompDefault gives containers without a seccomp profile the default one.
+	SeccompDefault bool
 	// HugePages are the page sizes in bytes that the kernel's hugetlb controller can limit.
 	HugePages []int64
 	// MinOOMScoreAdj is the lowest oom_score_adj that this process may set.

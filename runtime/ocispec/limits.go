@@ -2,8 +2,12 @@ package ocispec
 
 import (
 	"slices"
+	"strconv"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // linuxResources returns the limits of the container's cgroup. Devices are denied except
@@ -27,9 +31,8 @@ func linuxResources(in Input) *specs.LinuxResources {
 		r.Unified = map[string]string{"memory.oom.group": "1"}
 	}
 	switch {
-	// The kubelet's NoSwap (kuberuntime.ConfigureNoSwap).
 	case in.SwapLimit && in.CgroupV2:
-		r.Unified["memory.swap.max"] = "0"
+		r.Unified["memory.swap.max"] = strconv.FormatInt(swap(in), 10)
 	case in.SwapLimit && limits.Memory > 0:
 		// Memory and swap together may not exceed the memory limit. Without a limit, cgroup
 		// v1 cannot keep the container from swapping.
@@ -38,6 +41,25 @@ func linuxResources(in Input) *specs.LinuxResources {
 	r.HugepageLimits = hugePageLimits(in.HugePages, limits.HugePages)
 	return r
 }
+
+// swap returns how many bytes of swap the container may use on cgroup v2: none, or by the kubelet's
+// LimitedSwap the share of the node's swap that its memory request is of the node's memory
+// (kuberuntime.GetContainerSwapBehavior and calcSwapForBurstablePods). Containers that are to have
+// all their memory at any time get none: those of critical and Guaranteed pods, and those that may not use
+// more than they have asked for.
+func swap(in Input) int64 {
+	request, limit := in.Container.Resources.Requests.Memory(), in.Container.Resources.Limits.Memory()
+	critical := in.Pod.Spec.Priority != nil && *in.Pod.Spec.Priority >= systemCritical
+	memory := in.Node.MemoryCapacity
+	if critical || podspec.QOS(in.Pod) != v1.PodQOSBurstable || request.Cmp(*limit) == 0 || memory <= 0 || request.Value() > memory {
+		return 0
+	}
+	return int64(float64(request.Value()) / float64(memory) * float64(in.Swap))
+}
+
+// systemCritical is the lowest priority of pods that the node or the cluster depends on
+// (scheduling.SystemCriticalPriority).
+const systemCritical = 2_000_000_000
 
 // hugePageLimits limits each page size that cgroups can limit, to 0 where the container has
 // no limit (kuberuntime.GetHugepageLimitsFromResources). Other sizes are left out, as with

@@ -35,14 +35,19 @@ func Privileged(c *v1.Container) bool {
 	return c.SecurityContext != nil && isTrue(c.SecurityContext.Privileged)
 }
 
-// SeccompProfile returns the container's seccomp profile, Unconfined when it has none; a
-// privileged container never has one (pkg/kubelet/kuberuntime getSeccompProfile).
-func SeccompProfile(pod *v1.Pod, c *v1.Container) v1.SeccompProfile {
+// SeccompProfile returns the container's seccomp profile, when it has none that of the host's
+// containers; a privileged container never has one (pkg/kubelet/kuberuntime getSeccompProfile).
+func (h *Host) SeccompProfile(pod *v1.Pod, c *v1.Container) v1.SeccompProfile {
 	s := SecurityContext(pod, c)
-	if s.SeccompProfile == nil || isTrue(s.Privileged) {
+	switch {
+	case isTrue(s.Privileged):
 		return v1.SeccompProfile{Type: v1.SeccompProfileTypeUnconfined}
+	case s.SeccompProfile != nil:
+		return *s.SeccompProfile
+	case h.SeccompDefault:
+		return v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault}
 	}
-	return *s.SeccompProfile
+	return v1.SeccompProfile{Type: v1.SeccompProfileTypeUnconfined}
 }
 
 // AppArmorName returns the name of the AppArmor profile for the spec, "" for none. enabled

@@ -14,9 +14,16 @@ func TestSeccompProfile(t *testing.T) {
 		name string
 		pod  *v1.PodSecurityContext
 		own  *v1.SecurityContext
+		host Host
 		want v1.SeccompProfileType
 	}{
 		{name: "unset", want: v1.SeccompProfileTypeUnconfined},
+		{name: "unset with a default", host: Host{SeccompDefault: true}, want: v1.SeccompProfileTypeRuntimeDefault},
+		{
+			name: "Unconfined in spite of a default", host: Host{SeccompDefault: true},
+			own: &v1.SecurityContext{SeccompProfile: profile(v1.SeccompProfileTypeUnconfined)}, want: v1.SeccompProfileTypeUnconfined,
+		},
+		{name: "privileged in spite of a default", host: Host{SeccompDefault: true}, own: &v1.SecurityContext{Privileged: &yes}, want: v1.SeccompProfileTypeUnconfined},
 		{name: "pod", pod: &v1.PodSecurityContext{SeccompProfile: profile(v1.SeccompProfileTypeRuntimeDefault)}, want: v1.SeccompProfileTypeRuntimeDefault},
 		{
 			name: "container over pod", pod: &v1.PodSecurityContext{SeccompProfile: profile(v1.SeccompProfileTypeRuntimeDefault)},
@@ -31,7 +38,7 @@ func TestSeccompProfile(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			pod := &v1.Pod{Spec: v1.PodSpec{SecurityContext: tt.pod}}
-			if got := SeccompProfile(pod, &v1.Container{SecurityContext: tt.own}).Type; got != tt.want {
+			if got := tt.host.SeccompProfile(pod, &v1.Container{SecurityContext: tt.own}).Type; got != tt.want {
 				t.Errorf("SeccompProfile = %s, want %s", got, tt.want)
 			}
 		})

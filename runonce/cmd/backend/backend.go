@@ -48,7 +48,7 @@ func Open(ctx context.Context, o Options) (Engine, error) {
 	}
 	m.Engine, m.o, m.preflight = e, o, &host.Preflight{
 		Files: os.DirFS("/"), CanMapUsers: e.CanMapUsers, AppArmor: containerd.HasAppArmor(), RuntimeFeatures: e.RuntimeFeatures,
-		SeccompDir: seccompDir(o.Root), RootfsDir: rootfsDir(o),
+		SeccompDefault: o.SeccompDefault, SeccompDir: seccompDir(o.Root), RootfsDir: rootfsDir(o),
 	}
 	return m, nil
 }
@@ -143,6 +143,12 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 		RecursiveReadOnly: func(pod *v1.Pod) bool { return e.preflight.Features(ctx, pod).RecursiveReadOnly }, Mounter: volume.HostMounts{},
 	}
 	o.Node = specNode(n, net.HostIPs)
+	detected.SeccompDefault = e.o.SeccompDefault
+	if e.o.LimitedSwap {
+		if detected.Swap, err = host.Swap(os.DirFS("/"), detected); err != nil {
+			return nil, fmt.Errorf("limited swap: %w", err)
+		}
+	}
 	detected.AppArmor, detected.SELinux = containerd.HasAppArmor(), hasSELinux()
 	o.Host = runtime.Host{
 		Host: detected, ResolvConf: findResolvConf(os.ReadFile), HostsFile: hostsFile,

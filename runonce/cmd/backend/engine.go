@@ -36,6 +36,11 @@ type Options struct {
 	// Healthchecks and MakeRoom are as in runtime.Options; MakeRoom, if set, is also called before an image is imported.
 	Healthchecks bool
 	MakeRoom     func(ctx context.Context, full bool) (made bool)
+	// SeccompDefault gives containers without a seccomp profile the default one.
+	SeccompDefault bool
+	// LimitedSwap has Burstable pods share the swap of the machine. Otherwise no container can swap, as far as the
+	// kernel can say so.
+	LimitedSwap bool
 }
 
 // Engine is an open container engine.
