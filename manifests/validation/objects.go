@@ -6,7 +6,6 @@ package validation
 import (
 	"cmp"
 	"slices"
-	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -24,7 +23,6 @@ import (
 	"k8s.io/kubernetes/pkg/capabilities"
 	"k8s.io/kubernetes/pkg/util/tolerations"
 	"k8s.io/pod-security-admission/api"
-	"k8s.io/pod-security-admission/policy"
 )
 
 // Rules sets defaults and validates. Its methods change their argument and return the errors of
@@ -46,7 +44,6 @@ func New(level, namespace string) (*Rules, error) {
 	capabilities.Setup(true, 0)
 	return &Rules{namespace: namespace, security: podSecurity{
 		minimum: minimum, namespaces: map[string]api.Policy{},
-		evaluator: sync.OnceValues(func() (policy.Evaluator, error) { return policy.NewEvaluator(policy.DefaultChecks(), nil) }),
 	}}, nil
 }
 

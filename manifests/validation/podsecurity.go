@@ -3,6 +3,7 @@ package validation
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -17,7 +18,15 @@ import (
 type podSecurity struct {
 	minimum    api.LevelVersion // for all pods; namespaces cannot lower it
 	namespaces map[string]api.Policy
-	evaluator  func() (policy.Evaluator, error) // made when it is first needed
+}
+
+// evaluator is made when it is first needed.
+var evaluator = sync.OnceValues(func() (policy.Evaluator, error) { return policy.NewEvaluator(policy.DefaultChecks(), nil) })
+
+// Exposure says by what the pod violates the baseline of the Pod Security Standards, and so may get at
+// the machine; "" for nothing. The pod has its defaults.
+func Exposure(pod *v1.Pod) string {
+	return violation(api.LevelVersion{Level: api.LevelBaseline, Version: api.LatestVersion()}, pod)
 }
 
 // privileged is the level that allows everything.
@@ -70,21 +79,21 @@ func (r *Rules) PodSecurity(pod *v1.Pod) (refused, warned string) {
 	if !ok {
 		p.Enforce, p.Warn = privileged(), privileged()
 	}
-	if refused = r.security.violation(r.security.minimum, pod); refused == "" {
-		refused = r.security.violation(p.Enforce, pod)
+	if refused = violation(r.security.minimum, pod); refused == "" {
+		refused = violation(p.Enforce, pod)
 	}
 	if refused == "" {
-		warned = strings.Replace(r.security.violation(p.Warn, pod), "violates", "would violate", 1)
+		warned = strings.Replace(violation(p.Warn, pod), "violates", "would violate", 1)
 	}
 	return refused, warned
 }
 
 // violation is in the words of EvaluatePod of k8s.io/pod-security-admission/admission.
-func (s *podSecurity) violation(l api.LevelVersion, pod *v1.Pod) string {
+func violation(l api.LevelVersion, pod *v1.Pod) string {
 	if l.Level == api.LevelPrivileged {
 		return ""
 	}
-	evaluator, err := s.evaluator()
+	evaluator, err := evaluator()
 	if err != nil {
 		return err.Error() // Kubernetes' own checks are valid
 	}

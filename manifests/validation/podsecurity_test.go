@@ -76,3 +76,31 @@ func TestPodSecurity(t *testing.T) {
 		})
 	}
 }
+
+func TestExposure(t *testing.T) {
+	t.Parallel()
+	container := func(s v1.SecurityContext) v1.PodSpec {
+		return v1.PodSpec{Containers: []v1.Container{{Name: "main", SecurityContext: &s}}}
+	}
+	const violates = `violates PodSecurity "baseline:latest": `
+	for _, tt := range []struct {
+		pod  v1.PodSpec
+		want string
+	}{
+		{pod: container(v1.SecurityContext{RunAsUser: new(int64(0))})},
+		{pod: container(v1.SecurityContext{Privileged: new(true)}), want: violates + `privileged (container "main" must not set securityContext.privileged=true)`},
+		{pod: v1.PodSpec{HostPID: true, HostIPC: true}, want: violates + "host namespaces (hostPID=true, hostIPC=true)"},
+		{
+			pod:  v1.PodSpec{Volumes: []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/srv"}}}}},
+			want: violates + `hostPath volumes (volume "data")`,
+		},
+		{
+			pod:  container(v1.SecurityContext{Capabilities: &v1.Capabilities{Add: []v1.Capability{"SYS_ADMIN"}}}),
+			want: violates + `non-default capabilities (container "main" must not include "SYS_ADMIN" in securityContext.capabilities.add)`,
+		},
+	} {
+		if got := Exposure(&v1.Pod{Spec: tt.pod}); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+}

@@ -232,7 +232,7 @@ func (t *clusterTarget) plan(ctx context.Context, set *manifests.Set) (report.Pl
 	if err != nil {
 		return report.Plan{}, err
 	}
-	document := report.NewPlan(a.plan())
+	document := newPlan(a.plan(), nil)
 	present, err := t.pods.PodsOfNodes(ctx)
 	if err != nil {
 		return document, unusable(err)

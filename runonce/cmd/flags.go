@@ -453,12 +453,13 @@ type podFlags struct {
 	imageFlags
 	nodeFlags
 	engineFlags
-	offline, skipInvalid bool
+	offline, skipInvalid, userNamespaces bool
 }
 
 func (f *podFlags) flags() []cli.Flag {
 	return slices.Concat(f.manifestFlags.flags(), f.imageFlags.flags(), f.nodeFlags.flags(), f.engineFlags.flags(), []cli.Flag{
 		boolFlag(&f.offline, categoryImages, "pull nothing: every image must be present", "offline"),
+		boolFlag(&f.userNamespaces, categoryRun, "have pods that do not set hostUsers get users of their own if possible", "user-namespaces"),
 		boolFlag(&f.skipInvalid, categoryRun, "report invalid manifests and run the others", "skip-invalid"),
 	})
 }

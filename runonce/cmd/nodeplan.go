@@ -26,6 +26,8 @@ type planning struct {
 	// recreate says which pods that run are replaced; nil for none.
 	recreate func(*v1.Pod) bool
 	once     func(*v1.Pod) bool // see admit.Options
+	// users has a note on each pod for which --user-namespaces has decided.
+	users map[types.UID]string
 }
 
 // planOf returns what a plan of the command depends on. What is chosen comes later.
@@ -88,7 +90,7 @@ func (t *nodeTarget) plan(ctx context.Context, set *manifests.Set) (none report.
 	if err != nil {
 		return none, err
 	}
-	document := report.NewPlan(plan)
+	document := newPlan(plan, t.planning.users)
 	document.Pulls = imagesToPull(plan, stored, t.pull, t.supplied)
 	return document, nil
 }
@@ -113,6 +115,11 @@ func (t *nodeTarget) decide(ctx context.Context, set *manifests.Set) (admit.Plan
 		return admit.Plan{}, err
 	}
 	o.Reserved, o.Queue = present.Reserved, t.planning.queue
+	lacking := ""
+	if t.planning.flags.userNamespaces {
+		lacking = t.lacksUsers(ctx)
+	}
+	t.planning.users = setUsers(set.Pods, running, t.planning.flags.userNamespaces, lacking)
 	o.MissingFeatures = t.engine.Unsupported(ctx, set.Pods)
 	plan := admit.Decide(t.node, running, set.Pods, o)
 	if err := t.engine.Check(toStart(plan, running)); err != nil {
@@ -198,7 +205,8 @@ func (c *console) planOffline(ctx context.Context, set *manifests.Set, o *planni
 	if err != nil {
 		return none, err
 	}
-	return report.NewPlan(admit.Decide(node, pods, set.Pods, ao)), nil
+	users := setUsers(set.Pods, pods, f.userNamespaces, "")
+	return newPlan(admit.Decide(node, pods, set.Pods, ao), users), nil
 }
 
 // assumed returns the pods of the manifests at a path, which are assumed to run.

@@ -64,6 +64,8 @@ type Decision struct {
 	DependsOn []podspec.Dependency `json:"dependsOn,omitempty"`
 	// Optional says that the exit code does not depend on the pod.
 	Optional bool `json:"optional,omitempty"`
+	// Notes say what else there is to know of the pod, such as what it may do with the machine.
+	Notes []string `json:"notes,omitempty"`
 
 	blocked bool // the pod is admitted and will not start
 }
@@ -223,19 +225,38 @@ func (p Plan) Table(w io.Writer, s Style) error {
 		}
 	}
 	node.trim()
-	text += "\n" + node.text()
-	if len(p.Others) > 0 {
-		others := table{columns: columns("COUNTED OTHERS", "KIND", "CPU", "MEMORY")}
-		for _, o := range p.Others {
-			others.add(o.Cgroup, o.Kind, o.CPU.String(), o.Memory.String())
-		}
-		text += "\n" + others.text()
-	}
+	text += "\n" + node.text() + p.others() + p.notes()
 	if len(p.Pulls) > 0 {
 		text += "\nIMAGES TO PULL\n" + strings.Join(p.Pulls, "\n") + "\n"
 	}
 	_, err := io.WriteString(w, text)
 	return err
+}
+
+// others returns the table of what counts besides pods, if anything does.
+func (p Plan) others() string {
+	if len(p.Others) == 0 {
+		return ""
+	}
+	others := table{columns: columns("COUNTED OTHERS", "KIND", "CPU", "MEMORY")}
+	for _, o := range p.Others {
+		others.add(o.Cgroup, o.Kind, o.CPU.String(), o.Memory.String())
+	}
+	return "\n" + others.text()
+}
+
+// notes are those of all pods, each below the one before.
+func (p Plan) notes() string {
+	var b strings.Builder
+	for i := range p.Decisions {
+		for _, note := range p.Decisions[i].Notes {
+			b.WriteString(Printable(p.Decisions[i].Namespace+"/"+p.Decisions[i].Name+": "+note) + "\n")
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return "\nNOTES\n" + b.String()
 }
 
 func (d *Decision) row() row {
