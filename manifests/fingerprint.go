@@ -22,6 +22,11 @@ func Fingerprint(ctx context.Context, paths []string, o Options) string {
 			}
 		})
 	}
+	for _, s := range o.Secrets {
+		if s.Path != "" {
+			_, _ = fmt.Fprintf(&b, "%q %s\n", s.Path, version(s.Path))
+		}
+	}
 	return b.String()
 }
 

@@ -57,6 +57,9 @@ type Options struct {
 	// Stream gives the container of each pod that has only one an input, which ends with the first one who attaches to
 	// it. Terminal gives it a terminal as well.
 	Stream, Terminal bool
+	// Secrets are keys of Secrets that are not in manifests, in the order in which they replace each other and
+	// those of the input.
+	Secrets []SecretKey
 	// Places keeps where the pods and Services are in the input, for Set.Refuse.
 	Places bool
 
@@ -139,6 +142,9 @@ func read(ctx context.Context, o Options, input func(visit func(inputFile))) (*S
 	input(func(f inputFile) { r.file(ctx, f) })
 	r.finish(ctx, 0)
 	r.checkUnknown()
+	if err := r.addSecrets(); err != nil {
+		return &Set{}, err
+	}
 	r.addClaims()
 	r.priorities, r.names, r.selection = r.set.priorities(), sync.OnceValue(r.set.names), sync.OnceValue(r.newSelection)
 	r.checkServices()

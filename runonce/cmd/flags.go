@@ -350,6 +350,7 @@ func (f *inputFlags) input(c *console) (manifests.Options, error) {
 type manifestFlags struct {
 	inputFlags
 	podNamespace, podSecurity string
+	secrets                   list
 }
 
 func (f *manifestFlags) flags() []cli.Flag {
@@ -359,6 +360,7 @@ func (f *manifestFlags) flags() []cli.Flag {
 			Name: "pod-namespace", Aliases: []string{"n"}, Destination: &f.podNamespace, Category: categoryInput, DefaultText: "default",
 			Usage: "namespace `NS` of objects that name none",
 		},
+		listFlag(&f.secrets, categoryInput, "set a Secret from `NAME=SOURCE`, as in file:PATH or env:VAR", "secret", ""),
 		textFlag(&f.podSecurity, categoryInput, "Pod Security `LEVEL`: privileged, baseline or restricted[:VERSION]", "pod-security", ""),
 	)
 }
@@ -374,6 +376,11 @@ func (f *manifestFlags) check() error {
 func (f *manifestFlags) input(c *console) (manifests.Options, error) {
 	o, err := f.inputFlags.input(c)
 	o.Namespace, o.PodSecurity = f.podNamespace, f.podSecurity
+	for _, text := range f.secrets.values {
+		key, serr := c.parseSecret(text)
+		err = cmp.Or(err, serr)
+		o.Secrets = append(o.Secrets, key)
+	}
 	return o, err
 }
 
