@@ -77,6 +77,8 @@ func TestPreflight(t *testing.T) {
 		users   error
 		rootfs  string
 		want    string
+		// byDefault says that containers without a profile get the default one.
+		byDefault bool
 		// unconfined says that the engine cannot apply AppArmor profiles.
 		unconfined bool
 	}{
@@ -111,6 +113,12 @@ func TestPreflight(t *testing.T) {
 			name: "no word of seccomp", pod: seccomp(v1.SeccompProfileTypeLocalhost), runtime: silent,
 			want: `container "main": seccomp profile Localhost: the OCI runtime was built without seccomp`,
 		},
+		{
+			name: "no seccomp by default", pod: pod(func(*v1.PodSpec) {}), byDefault: true, runtime: withoutSeccomp,
+			want: `container "main": seccomp profile RuntimeDefault: the OCI runtime was built without seccomp`,
+		},
+		{name: "seccomp by default", pod: pod(func(*v1.PodSpec) {}), byDefault: true, runtime: withSeccomp},
+		{name: "unconfined in spite of a default", pod: seccomp(v1.SeccompProfileTypeUnconfined), byDefault: true, runtime: withoutSeccomp},
 		{name: "seccomp profile", pod: profile("own.json"), runtime: withSeccomp},
 		{
 			name: "no such seccomp profile", pod: profile("sub/gone.json"), runtime: withSeccomp,
@@ -138,7 +146,7 @@ func TestPreflight(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := &Preflight{
-				Files: tt.files, AppArmor: !tt.unconfined, SeccompDir: dir, RootfsDir: tt.rootfs,
+				Files: tt.files, AppArmor: !tt.unconfined, SeccompDefault: tt.byDefault, SeccompDir: dir, RootfsDir: tt.rootfs,
 				CanMapUsers: func(context.Context) error { return tt.users },
 				RuntimeFeatures: func(_ context.Context, name string) ([]byte, error) {
 					if tt.runtime == "none" || name != "" {
