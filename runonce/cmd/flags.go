@@ -20,7 +20,6 @@ import (
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/cmd/cmdline"
-	"github.com/runonce/runonce/runonce/report"
 	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/image"
 )
@@ -268,27 +267,6 @@ func (f *outputFlags) flags() []cli.Flag {
 func (f *outputFlags) check() error {
 	if !slices.Contains(f.formats, f.output) {
 		return usagef("--output %q: must be one of %s", f.output, strings.Join(f.formats, ", "))
-	}
-	return nil
-}
-
-// fileFlags say where a report is written besides standard output.
-type fileFlags struct{ junitFile, timelines, portsTo string }
-
-func (f *fileFlags) flags() []cli.Flag {
-	return []cli.Flag{
-		textFlag(&f.junitFile, categoryReport, "write a JUnit report to `FILE`", "junit", ""),
-		textFlag(&f.timelines, categoryReport, "write an SVG timeline to `FILE`", "timeline", ""),
-		textFlag(&f.portsTo, categoryReport, "write host ports of pods to `FILE`, as variables", "ports-to", ""),
-	}
-}
-
-// writable refuses files that cannot be written.
-func (f *fileFlags) writable() error {
-	for _, file := range []struct{ flag, path string }{{"junit", f.junitFile}, {"timeline", f.timelines}, {"ports-to", f.portsTo}} {
-		if err := report.Writable(file.path); err != nil {
-			return usagef("--%s: %w", file.flag, err)
-		}
 	}
 	return nil
 }

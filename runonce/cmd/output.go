@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/report"
 )
@@ -86,4 +88,25 @@ func failureOf(err error) report.Failure {
 		return report.Failure{Error: err.Error()}
 	}
 	return report.Failure{Faults: problems}
+}
+
+// fileFlags say where a report is written besides standard output.
+type fileFlags struct{ junitFile, timelines, portsTo string }
+
+func (f *fileFlags) flags() []cli.Flag {
+	return []cli.Flag{
+		textFlag(&f.junitFile, categoryReport, "write a JUnit report to `FILE`", "junit", ""),
+		textFlag(&f.timelines, categoryReport, "write an SVG timeline to `FILE`", "timeline", ""),
+		textFlag(&f.portsTo, categoryReport, "write host ports of pods to `FILE`, as variables", "ports-to", ""),
+	}
+}
+
+// writable refuses files that cannot be written.
+func (f *fileFlags) writable() error {
+	for _, file := range []struct{ flag, path string }{{"junit", f.junitFile}, {"timeline", f.timelines}, {"ports-to", f.portsTo}} {
+		if err := report.Writable(file.path); err != nil {
+			return usagef("--%s: %w", file.flag, err)
+		}
+	}
+	return nil
 }
