@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // limits are those of a container in which this process runs; the largest int64 stands for none.
@@ -51,18 +53,7 @@ func cgroups(fsys fs.FS, file string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]string{}
-	for l := range bytes.Lines(data) {
-		_, rest, ok := strings.Cut(strings.TrimSuffix(string(l), "\n"), ":")
-		controllers, dir, ok2 := strings.Cut(rest, ":")
-		if !ok || !ok2 || !strings.HasPrefix(dir, "/") {
-			continue
-		}
-		for name := range strings.SplitSeq(controllers, ",") {
-			all[name] = dir
-		}
-	}
-	return all, nil
+	return podspec.ParseCgroups(string(data)), nil
 }
 
 // hierarchies finds where the cpu and the memory controller are mounted, nil for nowhere. Version 1 wins: a

@@ -57,7 +57,7 @@ func ReadCleanup(path string) (Cleanup, error) {
 	return c, nil
 }
 
-// FollowRun waits until the run of a file ends. If it was killed, it has run execute the command, some times until somebody has
+// FollowRun waits until the run of a file ends. If it was killed, it has run execute the command, repeatedly until somebody has
 // removed the file. Of all that follow runs of one directory, one does that at a time: the command inherits the lock for
 // that, since those who follow may end because of what it does.
 func FollowRun(path string, run func(command []string, inherits *os.File) error) error {

@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -78,7 +79,7 @@ func PublishedPort(spec *v1.PodSpec, p Publish) (port *v1.ContainerPort, problem
 		c := &spec.Containers[i]
 		for j := range c.Ports {
 			found := &c.Ports[j]
-			if p.Name != found.Name && p.Name != "" || p.Name == "" && (p.Port != found.ContainerPort || p.Protocol != ProtocolOf(*found)) {
+			if p.Name != found.Name && p.Name != "" || p.Name == "" && (p.Port != found.ContainerPort || p.Protocol != cmp.Or(found.Protocol, v1.ProtocolTCP)) {
 				continue
 			}
 			if found.HostPort != 0 {
@@ -93,12 +94,4 @@ func PublishedPort(spec *v1.PodSpec, p Publish) (port *v1.ContainerPort, problem
 	first := &spec.Containers[0]
 	first.Ports = append(first.Ports, v1.ContainerPort{ContainerPort: p.Port, Protocol: p.Protocol})
 	return &first.Ports[len(first.Ports)-1], ""
-}
-
-// ProtocolOf returns the protocol of a port.
-func ProtocolOf(p v1.ContainerPort) v1.Protocol {
-	if p.Protocol == "" {
-		return v1.ProtocolTCP
-	}
-	return p.Protocol
 }

@@ -63,11 +63,8 @@ func (t *nodeTarget) collectImages(ctx context.Context, limits image.Thresholds,
 
 // pruneImages does so on demand, and prints what it has removed and how full the file system is then.
 func (t *nodeTarget) pruneImages(ctx context.Context, limits image.Thresholds, all bool) error {
-	if err := t.connect(ctx); err != nil {
+	if err := t.connectToChange(ctx, "no image can be removed"); err != nil {
 		return err
-	}
-	if t.readOnly {
-		return unusable(fmt.Errorf("%s is read-only: no image can be removed", t.options.PodsRoot))
 	}
 	space, err := t.engine.ImageSpace(ctx)
 	if err != nil {

@@ -97,11 +97,8 @@ func removable(images []backend.Image, args []string) ([]string, error) {
 // dropImages removes the images that choose returns, while no other run plans to use them, and prints
 // them, and what that has freed.
 func (t *nodeTarget) dropImages(ctx context.Context, choose func([]backend.Image) ([]string, error)) error {
-	if err := t.connect(ctx); err != nil {
+	if err := t.connectToChange(ctx, "no image can be removed"); err != nil {
 		return err
-	}
-	if t.readOnly {
-		return unusable(fmt.Errorf("%s is read-only: no image can be removed", t.options.PodsRoot))
 	}
 	if err := t.enter(ctx, t.owner); err != nil {
 		return err

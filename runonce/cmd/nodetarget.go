@@ -112,6 +112,17 @@ func (t *nodeTarget) connect(ctx context.Context) error {
 	return t.open(ctx, &v1.Node{}, runtime.Options{Objects: &manifests.Set{}})
 }
 
+// connectToChange is connect for a command that cannot do its work if the root is read-only, for the reason given.
+func (t *nodeTarget) connectToChange(ctx context.Context, why string) error {
+	if err := t.connect(ctx); err != nil {
+		return err
+	}
+	if t.readOnly {
+		return unusable(fmt.Errorf("%s is read-only: %s", t.options.PodsRoot, why))
+	}
+	return nil
+}
+
 // open opens the engine and its runtime, and imports the images of --images-dir.
 func (t *nodeTarget) open(ctx context.Context, node *v1.Node, o runtime.Options) (err error) {
 	if t.images != nil && t.command != "plan" {

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -50,7 +51,7 @@ func formerPort(known []*v1.Pod, pod *v1.Pod, port *v1.ContainerPort) int32 {
 			continue
 		}
 		for _, p := range podspec.HostPorts(k) {
-			if p.ContainerPort == port.ContainerPort && podspec.ProtocolOf(p) == podspec.ProtocolOf(*port) && p.HostIP == port.HostIP {
+			if p.ContainerPort == port.ContainerPort && protocolOf(p) == protocolOf(*port) && p.HostIP == port.HostIP {
 				return p.HostPort
 			}
 		}
@@ -61,7 +62,7 @@ func formerPort(known []*v1.Pod, pod *v1.Pod, port *v1.ContainerPort) int32 {
 // freePort returns a port on which nobody listens and that no pod has, and takes it.
 func (c *console) freePort(ctx context.Context, port v1.ContainerPort, taken map[string]bool) (int32, error) {
 	for range portTries {
-		n, err := c.io.FreePort(ctx, podspec.ProtocolOf(port), port.HostIP)
+		n, err := c.io.FreePort(ctx, protocolOf(port), port.HostIP)
 		if err != nil {
 			return 0, err
 		}
@@ -76,5 +77,7 @@ func (c *console) freePort(ctx context.Context, port v1.ContainerPort, taken map
 
 // portKey is the same for ports of which a pod can have only one, whatever their addresses.
 func portKey(p v1.ContainerPort) string {
-	return fmt.Sprintf("%d/%s", p.HostPort, podspec.ProtocolOf(p))
+	return fmt.Sprintf("%d/%s", p.HostPort, protocolOf(p))
 }
+
+func protocolOf(p v1.ContainerPort) v1.Protocol { return cmp.Or(p.Protocol, v1.ProtocolTCP) }

@@ -102,14 +102,13 @@ func (t *nodeTarget) removeKilled(ctx context.Context) (removed []*v1.Pod, err e
 }
 
 func (t *nodeTarget) removeRun(ctx context.Context, run record.Killed) (removed []*v1.Pod, err error) {
-	results, pods := make([]runonce.Result, len(run.Pods)), []*v1.Pod{}
-	for i, p := range run.Pods {
-		results[i] = t.resultOf(ctx, p)
+	var pods []*v1.Pod
+	for _, p := range run.Pods {
 		if runonce.Removal(run.Removes).Includes(outcomeOf(p)) {
 			pods = append(pods, p.Pod)
 		}
 	}
-	if err := t.reportKilled(run.Report, results); err != nil {
+	if err := t.reportKilled(ctx, run); err != nil {
 		t.log.Warn("could not keep the report of a killed run", "error", err)
 	}
 	errs := t.stopEach(ctx, pods, runonce.CriticalLast(), "the run that has started it was killed", func(ctx context.Context, i int) error {
@@ -160,20 +159,21 @@ func (t *nodeTarget) resultOf(ctx context.Context, p *record.Pod) runonce.Result
 }
 
 // reportKilled keeps the report of a killed run, in its place. The run has failed, whatever its pods have done.
-func (t *nodeTarget) reportKilled(run string, results []runonce.Result) error {
-	if run == "" || len(results) == 0 {
+func (t *nodeTarget) reportKilled(ctx context.Context, run record.Killed) error {
+	if run.Report == "" || len(run.Pods) == 0 {
 		return nil
 	}
-	return lastrun.Conclude(t.options.PodsRoot, run, report.New(results, report.ExitFailed, 0).Save(nil))
+	results := make([]runonce.Result, 0, len(run.Pods))
+	for _, p := range run.Pods {
+		results = append(results, t.resultOf(ctx, p))
+	}
+	return lastrun.Conclude(t.options.PodsRoot, run.Report, report.New(results, report.ExitFailed, 0).Save(nil))
 }
 
 // removeOrphans removes what killed runs have left, when it is the turn of this command, and returns those pods.
 func (t *nodeTarget) removeOrphans(ctx context.Context) (removed []*v1.Pod, err error) {
-	if err := t.connect(ctx); err != nil {
+	if err := t.connectToChange(ctx, "the records of runs cannot be changed"); err != nil {
 		return nil, err
-	}
-	if t.readOnly {
-		return nil, unusable(fmt.Errorf("%s is read-only: the records of runs cannot be changed", t.options.PodsRoot))
 	}
 	if err := backend.LeaveShims(); err != nil {
 		return nil, unusable(err)

@@ -29,7 +29,7 @@ const (
 	dir       = "reports"
 	lockFile  = "reports.lock" // held while files are changed
 	extension = ".json"
-	runPrefix = "run-"
+	runPrefix = "run-" // of flock.CreateRun
 	// lockTimeout bounds the wait for another process that changes files.
 	lockTimeout = 10 * time.Second
 )

@@ -55,10 +55,7 @@ func (r *Recording) begin() (err error) {
 	if err := sweep(r.root); err != nil {
 		return err
 	}
-	if r.lock, err = os.CreateTemp(filepath.Join(r.root, dir), runPrefix); err != nil {
-		return err
-	}
-	if _, err := flock.Lock(r.lock); err != nil {
+	if r.lock, err = flock.CreateRun(filepath.Join(r.root, dir), nil); err != nil {
 		return err
 	}
 	r.now.Run = filepath.Base(r.lock.Name())

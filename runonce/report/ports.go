@@ -30,7 +30,7 @@ func portsOf(pod *v1.Pod, status v1.PodStatus) []Port {
 	}
 	var all []Port
 	for _, p := range podspec.HostPorts(pod) {
-		all = append(all, Port{p.Name, p.ContainerPort, podspec.ProtocolOf(p), p.HostIP, p.HostPort})
+		all = append(all, Port{p.Name, p.ContainerPort, cmp.Or(p.Protocol, v1.ProtocolTCP), p.HostIP, p.HostPort})
 	}
 	return all
 }

@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // shimTimeout bounds the wait for shims that have been told to end, and then for those that were killed. They
@@ -97,15 +99,7 @@ func memberships(file string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the cgroups of a process: %w", err)
 	}
-	all := map[string]string{}
-	for line := range strings.Lines(string(data)) {
-		if f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3); len(f) == 3 {
-			for controller := range strings.SplitSeq(f[1], ",") {
-				all[controller] = f[2]
-			}
-		}
-	}
-	return all, nil
+	return podspec.ParseCgroups(string(data)), nil
 }
 
 // enter moves a process into the cgroup p, in every hierarchy that has it.

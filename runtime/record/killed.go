@@ -65,7 +65,13 @@ func (r *Run) Keeps() bool {
 
 // Killed returns the runs that were killed before they could remove what they had made.
 func (s *Store) Killed() ([]Killed, error) {
-	all, err := s.killedRuns()
+	var all []Killed
+	err := s.eachDead(func(path string, cleanup flock.Cleanup) error {
+		if len(cleanup.Command) > 0 {
+			all = append(all, Killed{Objects: cleanup.Objects, Report: cleanup.Report, file: path})
+		}
+		return nil
+	})
 	if len(all) == 0 || err != nil {
 		return nil, err
 	}
@@ -84,28 +90,27 @@ func (s *Store) Killed() ([]Killed, error) {
 	return all, nil
 }
 
-// killedRuns is Killed without the pods.
-func (s *Store) killedRuns() ([]Killed, error) {
+// eachDead calls do with the file of each run whose process has ended without it, and what remains to be done for the run. A file
+// that is gone meanwhile is no error.
+func (s *Store) eachDead(do func(path string, cleanup flock.Cleanup) error) error {
 	entries, err := os.ReadDir(s.runs())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("looking for killed runs: %w", err)
+		return fmt.Errorf("looking for killed runs: %w", err)
 	}
-	var all []Killed
 	for _, e := range entries {
-		if e.Name() == planLock || s.lives(e.Name()) {
+		path := filepath.Join(s.runs(), e.Name())
+		if held, err := flock.IsLocked(path); err != nil || held || e.Name() == planLock {
 			continue
 		}
-		path := filepath.Join(s.runs(), e.Name())
 		cleanup, err := flock.ReadCleanup(path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			return nil, err
-		case len(cleanup.Command) > 0:
-			all = append(all, Killed{Objects: cleanup.Objects, Report: cleanup.Report, file: path})
+		if err == nil {
+			err = do(path, cleanup)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 	}
-	return all, nil
+	return nil
 }
 
 // Discard forgets a killed run of which nothing is to be removed any more: its other pods stay.

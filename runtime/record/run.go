@@ -328,25 +328,14 @@ func (s *Store) ownedByOthers(p *Pod) bool {
 // sweep removes what killed runs have left: their locks, unless they have something to remove, and the records of pods that
 // they have not started. The caller holds the lock for planning.
 func (s *Store) sweep() error {
-	entries, err := os.ReadDir(s.runs())
+	err := s.eachDead(func(path string, cleanup flock.Cleanup) error {
+		if len(cleanup.Command) > 0 {
+			return nil
+		}
+		return os.Remove(path)
+	})
 	if err != nil {
 		return err
-	}
-	for _, e := range entries {
-		path := filepath.Join(s.runs(), e.Name())
-		if held, err := flock.IsLocked(path); err != nil || held || e.Name() == planLock {
-			continue
-		}
-		cleanup, err := flock.ReadCleanup(path)
-		if len(cleanup.Command) > 0 {
-			continue
-		}
-		if err == nil {
-			err = os.Remove(path)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
 	}
 	all, err := s.List()
 	if err != nil {
