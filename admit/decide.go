@@ -276,6 +276,9 @@ func (p *planner) admit(e *entry) {
 	}
 	if e.reasons = p.rejection(e); len(e.reasons) == 0 {
 		p.hold(e)
+		if e.old != nil {
+			e.old.by = nil // it goes because it is replaced
+		}
 		return
 	}
 	if stayed {

@@ -125,3 +125,27 @@ func TestStanding(t *testing.T) {
 		}
 	}
 }
+
+// TestReplacedIsNoVictim: the old version of a pod, which is to be preempted before the new one is
+// admitted, does not come back in the place of another victim.
+func TestReplacedIsNoVictim(t *testing.T) {
+	t.Parallel()
+	old := func(p *v1.Pod) { p.UID = "old-" + p.UID }
+	keep := pod("keep", 1000, "cpu=1000m,memory=576Mi")
+	plan := Decide(node("cpu=3,memory=1792Mi,pods=12"),
+		[]*v1.Pod{keep, pod("small", 1000, "cpu=300m,memory=256Mi", old)},
+		[]*v1.Pod{
+			pod("first", SystemCritical, "cpu=500m,memory=192Mi"), pod("rejected", 0, "cpu=1100m,memory=576Mi"),
+			pod("small", 0, "cpu=100m"), pod("rejected too", 1000, "memory=384Mi"), pod("second", SystemCritical+1000, "cpu=800m"),
+			keep, pod("less", 0, "cpu=300m,memory=448Mi"), pod("least", 0, "cpu=300m,memory=256Mi"),
+		},
+		Options{Order: ByManifest, Reserved: []*v1.Pod{pod("less", 0, "cpu=1000m,memory=448Mi", old), pod("least", 1000, "cpu=400m,memory=448Mi", old)}})
+	for _, d := range plan.Decisions {
+		if d.Verdict == Preempted {
+			t.Errorf("%s is preempted by %s; there is room for it", d.Pod.Name, d.By.Name)
+		}
+	}
+	if admitted := len(plan.Admitted()); admitted != 6 {
+		t.Errorf("%d pods are admitted", admitted)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,7 +51,7 @@ func TestExitWhileTheDaemonIsDead(t *testing.T) {
 				first, _ := find(t, e, "a")
 				other := p.open(t, context.WithoutCancel(t.Context()))
 				later, _ := find(t, other, "a")
-				if first.State != engine.StateExited || first.Exit != later.Exit || first.Exit.ExitCode != 5 {
+				if first.State != engine.StateExited || !reflect.DeepEqual(first.Exit, later.Exit) || first.Exit.ExitCode != 5 {
 					t.Errorf("it saw %+v, a later process %+v", first, later)
 				}
 				if err := other.Close(); err != nil {

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/runonce/runonce/internal/atomicfile"
 	"github.com/runonce/runonce/internal/podspec"
@@ -50,8 +52,8 @@ func (m *Mirror) lookAtDefinitions() error {
 	}
 	made := madeBy(pods)
 	all := map[string][]objects.Object{}
-	for _, seen := range m.definitions {
-		if o := seen.object; o != nil {
+	for _, name := range slices.Sorted(maps.Keys(m.definitions)) { // so that a watch has them in one order
+		if o := m.definitions[name].object; o != nil {
 			resource := definedResources[o.GetObjectKind().GroupVersionKind().Kind]
 			all[resource] = append(all[resource], identified(m.conclude(o, made), resource, m.since))
 		}
