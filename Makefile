@@ -125,7 +125,7 @@ test-arm64: root setup-arm64 payload $(if $(SUITES),,release) ## run the tests o
 
 test-cloud-init: ARCHS = amd64
 test-cloud-init: root setup-debian release ## boot a Debian machine with the example of cloud-init and the released packages
-	$(GO) run ./hack/vm -machine debian -timeout 15m -memory 2048
+	$(GO) run ./hack/vm -machine debian -timeout 25m -memory 2048
 
 test-cluster: test-cluster-quick ## run tests on a Kubernetes cluster of this machine; RUN=REGEX
 test-cluster: $(CLUSTER)/metrics-server
