@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Filesystem is the size and the free space of a filesystem.
@@ -12,6 +14,7 @@ type Filesystem struct {
 	Available  int64 // bytes, for processes without privileges
 	Inodes     int64 // 0 when the filesystem does not count them
 	InodesFree int64
+	ReadOnly   bool
 }
 
 // Statfs measures the filesystem that holds path. It is the only call of this package that
@@ -27,5 +30,6 @@ func Statfs(path string) (Filesystem, error) {
 		Available:  int64(s.Bavail) * unit,
 		Inodes:     int64(s.Files),
 		InodesFree: int64(s.Ffree),
+		ReadOnly:   s.Flags&unix.ST_RDONLY != 0,
 	}, nil
 }

@@ -70,6 +70,8 @@ type IO struct {
 	// Versions returns the versions of the daemon and the OCI runtime without opening the
 	// engine; nil leaves them out.
 	Versions func(ctx context.Context, o containerd.Options) (containerd.Versions, error)
+	// Examine tries what a run needs of the machine; nil stands for backend.Examine.
+	Examine func(ctx context.Context, o backend.Options) (backend.Examination, error)
 }
 
 // Terminal is one on which commands in containers work.
@@ -103,6 +105,9 @@ func newConsole(process IO) *console {
 	}
 	if c.io.FreePort == nil {
 		c.io.FreePort = backend.FreePort
+	}
+	if c.io.Examine == nil {
+		c.io.Examine = backend.Examine
 	}
 	stdout, stderr := process.Stdout, process.Stderr
 	if c.inJob = process.Getenv != nil && report.InJob(process.Getenv); !c.inJob {

@@ -104,7 +104,7 @@ func (p *program) rootCommand() *cli.Command {
 			p.runCommand(), p.watchCommand(), p.planCommand(), p.validateCommand(), p.psCommand(), p.logsCommand(), p.eventsCommand(),
 			p.describeCommand(), p.topCommand(), p.execCommand(), p.attachCommand(), p.debugCommand(), p.cpCommand(),
 			p.portForwardCommand(), p.waitCommand(), p.reportCommand(), p.serveCommand(), p.kubeconfigCommand(),
-			p.downCommand(), p.imagesCommand(), p.versionCommand(), p.completionCommand(), p.helpCommand(),
+			p.downCommand(), p.imagesCommand(), p.doctorCommand(), p.versionCommand(), p.completionCommand(), p.helpCommand(),
 		},
 	}
 	p.addDefaults(root)

@@ -18,6 +18,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/engine"
 
 	v1 "k8s.io/api/core/v1"
@@ -82,6 +83,13 @@ func newMemory(t *testing.T) *memory {
 		sandboxes: &enginetest.Sandboxes{Records: record.Open(root, filepath.Join(root, "state"))},
 		cgroups:   &enginetest.Cgroups{Processors: 0.25, WorkingSet: 32 << 20, Total: used},
 	}
+}
+
+// examine finds that everything works.
+func (m *memory) examine(context.Context, backend.Options) (backend.Examination, error) {
+	return backend.Examination{
+		Cgroups: "v2", Engine: containerd.Versions{RuntimePath: "/usr/bin/crun", Runtime: "1.30"}, Seccomp: true, Network: "a bridge, with nft",
+	}, nil
 }
 
 // kernel has the rules of Services in memory.

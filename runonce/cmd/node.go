@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -205,12 +204,7 @@ func (c *console) detect(options admit.NodeOptions, root string, devices *host.D
 // filesystem returns the size of the file system that has the directory, which need not exist
 // yet.
 func (c *console) filesystem(dir string) (nodeinfo.Filesystem, error) {
-	for {
-		if _, err := os.Stat(dir); err == nil || dir == "/" {
-			return c.io.Statfs(dir)
-		}
-		dir = filepath.Dir(dir)
-	}
+	return c.io.Statfs(backend.Existing(dir))
 }
 
 // readNode reads a document of kind Node.

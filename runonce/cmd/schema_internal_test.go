@@ -35,7 +35,7 @@ func TestSchemas(t *testing.T) {
 	}
 	for kind, document := range map[string]any{
 		"Report": report.Report{}, "Plan": report.Plan{}, "Validation": manifests.Validation{},
-		"Pods": report.Pods{}, "Events": report.Events{}, "Usage": report.Usage{}, "Images": imageList{}, "ImagePull": imagePulls{}, "Version": versions{},
+		"Pods": report.Pods{}, "Events": report.Events{}, "Usage": report.Usage{}, "Images": imageList{}, "ImagePull": imagePulls{}, "Examination": examination{}, "Version": versions{},
 	} {
 		s := r.Reflect(document)
 		s.Title = kind

@@ -444,7 +444,7 @@ func TestStories(t *testing.T) {
 			m := newMemory(t)
 			logs := filepath.Join(m.root, "log")
 			return target{
-				world: cmd.IO{Getenv: func(string) string { return "" }, Machine: bareMachine(), Open: m.open},
+				world: cmd.IO{Getenv: func(string) string { return "" }, Machine: bareMachine(), Open: m.open, Examine: m.examine},
 				flags: []string{"--root", m.root, "--state", filepath.Join(m.root, "state"), "--log-dir", logs},
 				logs:  logs,
 				kill:  m.kill, exact: true,

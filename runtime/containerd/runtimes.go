@@ -184,8 +184,13 @@ func (e *Engine) RuntimeFeatures(ctx context.Context, name string) ([]byte, erro
 	name = cmp.Or(name, DefaultHandler)
 	for _, h := range e.o.Handlers {
 		if h.Name == name && h.Binary != "" {
-			return exec.CommandContext(ctx, h.Binary, "features").Output()
+			return Features(ctx, h.Binary)
 		}
 	}
 	return nil, fmt.Errorf("runtime handler %q has no program to ask", name)
+}
+
+// Features returns the output of the command "features" of an OCI runtime.
+func Features(ctx context.Context, program string) ([]byte, error) {
+	return exec.CommandContext(ctx, program, "features").Output()
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -66,6 +67,25 @@ func (o *Options) tryRuntimes(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// TryRuntime has the OCI runtime of pods without a class create and delete a container, as Trial says, also if it is
+// runc or has passed before. The files are in dir while that lasts, from which programs must be executable.
+func TryRuntime(ctx context.Context, o Options, dir string) error {
+	program, err := o.defaultProgram()
+	if err != nil {
+		return err
+	}
+	spec, release, err := o.Trial.Spec(ctx)
+	if err != nil {
+		return err
+	}
+	err = trial{program: program, dir: dir}.run(ctx, spec)
+	var refused refusal
+	if errors.As(err, &refused) {
+		err = o.trialError(Handler{Name: DefaultHandler, Binary: program}, refused)
+	}
+	return errors.Join(err, release())
 }
 
 // isRunc reports whether the program is called runc.
@@ -229,7 +249,14 @@ func (t trial) command(ctx context.Context, args ...string) error {
 // refusalOf returns the last line that a command has said, which tells the cause.
 func refusalOf(said string, err error) refusal {
 	lines := strings.Split(strings.TrimSpace(said), "\n")
-	if last := lines[len(lines)-1]; last != "" {
+	last := lines[len(lines)-1]
+	// runc writes a line of a log: time="..." level=error msg="..."
+	if _, quoted, found := strings.Cut(last, " msg="); found {
+		if text, err := strconv.Unquote(quoted); err == nil {
+			last = text
+		}
+	}
+	if last != "" {
 		return refusal(failure.RuntimeMessage(errors.New(last), trialProgram))
 	}
 	return refusal(err.Error())
@@ -241,7 +268,11 @@ func (o *Options) trialError(h Handler, cause refusal) error {
 		return fmt.Errorf("no OCI runtime: runc is not %s, and %s cannot create a container on this machine: %w: install the package runc",
 			searched(programDirs), h.Binary, cause)
 	}
-	return fmt.Errorf("the OCI runtime %s cannot create a container on this machine: %w: %s", h.Binary, cause, trialAdvice(string(cause)))
+	err := fmt.Errorf("the OCI runtime %s cannot create a container on this machine: %w", h.Binary, cause)
+	if isRunc(h.Binary) {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, trialAdvice(string(cause)))
 }
 
 // trialAdvice says what to do about what an OCI runtime said.

@@ -107,6 +107,32 @@ func TestTrialOfLeftover(t *testing.T) {
 	}
 }
 
+// TestTryRuntime: any OCI runtime is tried, each time, and leaves nothing. What it has logged is not quoted.
+func TestTryRuntime(t *testing.T) {
+	r := newTried(t)
+	dir, spec := filepath.Join(r.dir, "once"), testSpec(t, filepath.Base(r.dir), nil)
+	o := containerd.Options{RuncPath: r.program, Trial: &containerd.Trial{Spec: func(context.Context) (*specs.Spec, func() error, error) {
+		return spec, func() error { return nil }, nil
+	}}}
+	r.write(t, "")
+	for range 2 {
+		if err := containerd.TryRuntime(t.Context(), o, dir); err != nil {
+			t.Error(err)
+		}
+	}
+	r.write(t, `case $3 in create) echo 'time="now" level=error msg="runc create failed: it is \\"odd\\""' >&2; exit 1;; esac`)
+	if err := containerd.TryRuntime(t.Context(), o, dir); err == nil || !strings.Contains(err.Error(), `it is "odd": install another version`) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("left of the trial: %v", err)
+	}
+	o.RuncPath = filepath.Join(r.dir, "absent")
+	if err := containerd.TryRuntime(t.Context(), o, dir); !errors.Is(err, containerd.ErrUnusable) {
+		t.Error(err)
+	}
+}
+
 // TestTrialFails: the error has the runtime's words and what to do, in one line, and the runtime is
 // tried again until it works.
 func TestTrialFails(t *testing.T) {

@@ -22,11 +22,7 @@ type Versions struct {
 // a daemon that does not answer is an error, which wraps ErrUnusable.
 func LookUp(ctx context.Context, o Options) (Versions, error) {
 	var v Versions
-	name := o.RuncPath
-	if i := slices.IndexFunc(o.Handlers, func(h Handler) bool { return h.Name == DefaultHandler }); i >= 0 {
-		name = o.Handlers[i].Binary
-	}
-	if path, err := findProgram(name, programDirs); err == nil {
+	if path, err := o.defaultProgram(); err == nil {
 		v.RuntimePath, v.Runtime = path, programVersion(ctx, path)
 	}
 	if o.Address == "" {
@@ -35,6 +31,15 @@ func LookUp(ctx context.Context, o Options) (Versions, error) {
 	var err error
 	v.Daemon, err = daemonVersion(ctx, strings.TrimPrefix(o.Address, "unix://"))
 	return v, err
+}
+
+// defaultProgram returns the path of the OCI runtime of pods without a class.
+func (o *Options) defaultProgram() (string, error) {
+	name := o.RuncPath
+	if i := slices.IndexFunc(o.Handlers, func(h Handler) bool { return h.Name == DefaultHandler }); i >= 0 {
+		name = o.Handlers[i].Binary
+	}
+	return findProgram(name, programDirs)
 }
 
 // programVersion is the last word of "runc version 1.2.3", the first line that OCI runtimes

@@ -23,9 +23,7 @@ type Features struct {
 	RecursiveReadOnly bool
 }
 
-// Features returns the features of the pod's OCI runtime ("runc features"). A runtime that
-// is too old for the command has seccomp, as those of the distributions have, and nothing
-// newer.
+// Features returns the features of the pod's OCI runtime.
 func (p *Preflight) Features(ctx context.Context, pod *v1.Pod) Features {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -33,17 +31,24 @@ func (p *Preflight) Features(ctx context.Context, pod *v1.Pod) Features {
 	if f, ok := p.features[handler]; ok {
 		return f
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), featuresTimeout)
-	defer cancel()
-	f := Features{Seccomp: true}
-	if text, err := p.RuntimeFeatures(ctx, handler); err == nil {
-		f = parseFeatures(text)
-	}
-	f.RecursiveReadOnly = f.RecursiveReadOnly && hasMountSetattr()
+	f := FeaturesOf(ctx, func(ctx context.Context) ([]byte, error) { return p.RuntimeFeatures(ctx, handler) })
 	if p.features == nil {
 		p.features = map[string]Features{}
 	}
 	p.features[handler] = f
+	return f
+}
+
+// FeaturesOf returns the features of an OCI runtime, of which output returns the output of its command "features". One
+// that is too old for the command has seccomp, as those of the distributions have, and nothing newer.
+func FeaturesOf(ctx context.Context, output func(ctx context.Context) ([]byte, error)) Features {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), featuresTimeout)
+	defer cancel()
+	f := Features{Seccomp: true}
+	if text, err := output(ctx); err == nil {
+		f = parseFeatures(text)
+	}
+	f.RecursiveReadOnly = f.RecursiveReadOnly && hasMountSetattr()
 	return f
 }
 

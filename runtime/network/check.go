@@ -1,9 +1,11 @@
 package network
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -32,6 +34,24 @@ func (m *Manager) Check(pods []*v1.Pod) error {
 		return fmt.Errorf("network of pod %q%s: %w", waiting[0].Namespace+"/"+waiting[0].Name, others, err)
 	}
 	return nil
+}
+
+// CheckMachine returns what connects pods that ask for nothing special, and an error if that does not work on this machine.
+// It changes nothing.
+func (m *Manager) CheckMachine(ctx context.Context) (with string, err error) {
+	if err := m.checkPrograms(nil); err != nil {
+		return "", err
+	}
+	if list, err := m.configured(); err == nil {
+		return fmt.Sprintf("the CNI network %q of %s", list.Name, m.o.CNIConfDir), nil
+	}
+	found, err := firewalls(m.o.Path)
+	if err != nil {
+		return "", err
+	}
+	_, subnet, _ := net.ParseCIDR("10.62.0.0/20") // any
+	program, err := found[0].try(ctx, podBridge{Name: BridgeName(m.o.StateDir), Subnets: []*net.IPNet{subnet}})
+	return "a bridge, with " + program, err
 }
 
 // checkPrograms checks that the programs are there that connect the pods.

@@ -25,6 +25,8 @@ type backend interface {
 	mapped(ctx context.Context, b podBridge, lock hostLock) (func(uid string) bool, error)
 	// remove removes them, and what was made for host ports. Absent ones are no error.
 	remove(ctx context.Context, b podBridge, lock hostLock, log *slog.Logger) error
+	// try checks the bridge's rules without adding them, and returns the name of the program.
+	try(ctx context.Context, b podBridge) (string, error)
 }
 
 // firewall is a program of this machine that makes rules.

@@ -70,6 +70,11 @@ func (t iptables) remove(ctx context.Context, b podBridge, lock hostLock, log *s
 	return nil
 }
 
+func (t iptables) try(ctx context.Context, b podBridge) (string, error) {
+	_, err := t.run(ctx, tablesScript(bridgeRules(b.Name, b.subnet(false))), "iptables-restore", "--noflush", "--wait", "--test")
+	return "iptables", err
+}
+
 func (t iptables) mapped(ctx context.Context, b podBridge, lock hostLock) (func(uid string) bool, error) {
 	t.lock, t.v6 = lock, b.subnet(false) == nil
 	rules, err := t.save(ctx)

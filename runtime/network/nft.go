@@ -39,6 +39,11 @@ func (n nft) open(ctx context.Context, b podBridge, lock hostLock) error {
 	return nil
 }
 
+func (n nft) try(ctx context.Context, b podBridge) (string, error) {
+	_, err := n.run(ctx, bridgeScript(b), hostLock{}, "--check", "-f", "-")
+	return "nft", err
+}
+
 // acceptForward adds rules that accept the bridge's packets to the forward chains of other
 // programs, which may drop them: also where the bridge's own rules are made with iptables.
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -149,9 +150,10 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 			return nil, fmt.Errorf("limited swap: %w", err)
 		}
 	}
+	resolver, _, _ := ResolvConf(os.DirFS("/"))
 	detected.AppArmor, detected.SELinux = containerd.HasAppArmor(), hasSELinux()
 	o.Host = runtime.Host{
-		Host: detected, ResolvConf: findResolvConf(os.ReadFile), HostsFile: hostsFile,
+		Host: detected, ResolvConf: resolver, HostsFile: hostsFile,
 		SeccompDir: seccompDir(e.o.Root),
 		ClusterDNS: e.o.ClusterDNS, ClusterDomain: net.ClusterDomain,
 	}
@@ -201,21 +203,25 @@ func specNode(n *v1.Node, ips []string) ocispec.Node {
 	return ocispec.Node{Name: n.Name, IPs: ips, MemoryCapacity: memory.Value(), Allocatable: n.Status.Allocatable}
 }
 
-// findResolvConf returns the resolver configuration for other network namespaces: not that of the
-// stub resolver of systemd-resolved, which listens on the loopback interface of the machine.
-func findResolvConf(read func(string) ([]byte, error)) string {
-	text, err := read(resolvConf)
-	if err != nil {
-		return resolvConf
+// ResolvConf returns the resolver configuration for other network namespaces, and its text: not that of the stub
+// resolver of systemd-resolved, which listens on the loopback interface of the machine.
+func ResolvConf(machine fs.FS) (path, text string, err error) {
+	read := func(path string) (string, error) {
+		data, err := fs.ReadFile(machine, strings.TrimPrefix(path, "/"))
+		return string(data), err
 	}
-	for line := range strings.Lines(string(text)) {
+	text, err = read(resolvConf)
+	if err != nil {
+		return resolvConf, "", err
+	}
+	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) > 1 && f[0] == "nameserver" && !strings.HasPrefix(f[1], "127.0.0.53") {
-			return resolvConf
+			return resolvConf, text, nil
 		}
 	}
-	if _, err := read(resolvedConf); err != nil {
-		return resolvConf
+	if other, err := read(resolvedConf); err == nil {
+		return resolvedConf, other, nil
 	}
-	return resolvedConf
+	return resolvConf, text, nil
 }

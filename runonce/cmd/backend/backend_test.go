@@ -1,8 +1,8 @@
 package backend
 
 import (
-	"os"
 	"testing"
+	"testing/fstest"
 )
 
 func TestResolvConf(t *testing.T) {
@@ -19,13 +19,16 @@ func TestResolvConf(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := findResolvConf(func(path string) ([]byte, error) {
-				text := map[string]string{resolvConf: c.stub, resolvedConf: c.real}[path]
-				if text == "" {
-					return nil, os.ErrNotExist
+			machine := fstest.MapFS{}
+			for path, text := range map[string]string{resolvConf: c.stub, resolvedConf: c.real} {
+				if text != "" {
+					machine[path[1:]] = &fstest.MapFile{Data: []byte(text)}
 				}
-				return []byte(text), nil
-			})
+			}
+			got, text, err := ResolvConf(machine)
+			if want := map[string]string{resolvConf: c.stub, resolvedConf: c.real}[got]; text != want || (err != nil) != (c.stub == "") {
+				t.Errorf("text %q, error %v", text, err)
+			}
 			if got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}

@@ -28,7 +28,7 @@ func unlessUnusable(overlayfs initFunc, o Options) initFunc {
 	return func(ic *plugin.InitContext) (any, error) {
 		dir := ic.Properties[plugins.PropertyRootDir]
 		if _, err := os.Stat(dir); err != nil { // it has not been used before
-			if err := tryOverlay(filepath.Dir(dir)); err != nil {
+			if err := TryOverlay(filepath.Dir(dir)); err != nil {
 				o.Log.Info("could not use overlayfs; each container gets a copy of its image", "error", err)
 				return nil, plugin.ErrSkipPlugin
 			}
@@ -37,10 +37,10 @@ func unlessUnusable(overlayfs initFunc, o Options) initFunc {
 	}
 }
 
-// tryOverlay returns an error if overlays cannot have their files in the directory. The kernel may not
+// TryOverlay returns an error if overlays cannot have their files in the directory. The kernel may not
 // have overlayfs, and an overlay, such as the root of a container, cannot have those of another.
-// Nothing is mounted that could be left.
-func tryOverlay(dir string) error {
+// Nothing is mounted that could be left, and what is made there is removed.
+func TryOverlay(dir string) error {
 	dir = filepath.Join(dir, "overlay-trial")
 	overlay, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {

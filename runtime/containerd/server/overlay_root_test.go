@@ -38,7 +38,7 @@ func TestTryOverlay(t *testing.T) {
 				}
 				mount(busy)
 			}
-			if err := tryOverlay(dir); err != nil {
+			if err := TryOverlay(dir); err != nil {
 				t.Error(err)
 			}
 		})
