@@ -20,6 +20,8 @@ const (
 	ReasonCreateError      = "CreateContainerError"
 	ReasonRunError         = "RunContainerError"
 	ReasonFailedMount      = "FailedMount"
+	// ReasonSignatureValidationFailed is that of an image that a verifier refuses.
+	ReasonSignatureValidationFailed = "SignatureValidationFailed"
 )
 
 // Error adds to its cause what a caller has to know about it. For zero fields the cause's own

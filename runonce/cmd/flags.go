@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
@@ -20,7 +19,6 @@ import (
 	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/cmd/cmdline"
-	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/image"
 )
 
@@ -39,15 +37,8 @@ const (
 	categoryShutdown = "Shutdown"
 )
 
-const (
-	// retryJitter keeps many machines from asking a registry again at the same time.
-	retryJitter = 0.1
-	// defaultPullTimeout is that of containerd for the kubelet (image_pull_progress_timeout).
-	defaultPullTimeout = 5 * time.Minute
-	// defaultPulls is how many images are pulled at once; containerd downloads several layers
-	// of each at the same time.
-	defaultPulls = 4
-)
+// retryJitter keeps many machines from asking a registry again at the same time.
+const retryJitter = 0.1
 
 // logFlags are those of every command that works: they select the configuration and the log messages.
 type logFlags struct{ config, logFormat, logLevel string }
@@ -137,67 +128,6 @@ func (f *retryFlags) check() error {
 		return badInput(err)
 	}
 	return nil
-}
-
-// registryFlags say how registries are used.
-type registryFlags struct {
-	credentials image.KeychainOptions
-	hostsDir    string
-	pullTimeout time.Duration
-	pipes       image.Pipes // of credentials
-}
-
-func (f *registryFlags) flags() []cli.Flag {
-	c := &f.credentials
-	return []cli.Flag{
-		&cli.StringFlag{Name: "authfile", Destination: &c.AuthFile, Category: categoryImages, Usage: "registry credentials `FILE`", DefaultText: "docker's, podman's"},
-		textFlag(&c.ProviderConfig, categoryImages, "credential provider plugins `FILE`", "image-credential-provider-config", ""),
-		textFlag(&c.ProviderDir, categoryImages, "`DIR` of the plugins", "image-credential-provider-bin-dir", ""),
-		&cli.StringFlag{Name: "hosts-dir", Destination: &f.hostsDir, Category: categoryImages, Usage: "hosts.toml `DIR`", DefaultText: "/etc/containerd/certs.d"},
-		durationFlag(&f.pullTimeout, categoryImages, "retry a pull that stalls for `DURATION`", "pull-timeout", defaultPullTimeout),
-	}
-}
-
-func (f *registryFlags) check() error {
-	f.credentials.Pipes = &f.pipes
-	if err := existingDir("hosts-dir", f.hostsDir); f.hostsDir != "" && err != nil {
-		return err
-	}
-	if err := f.credentials.Check(); err != nil {
-		return badInput(err)
-	}
-	return nil
-}
-
-// setTo says how to pull images.
-func (f *registryFlags) setTo(o *containerd.Options, getenv func(string) string) {
-	o.CertsDir, o.PullTimeout, o.Credentials = f.hostsDir, f.pullTimeout, f.credentials
-	o.Credentials.Getenv = getenv
-}
-
-// fetchFlags say how images are looked up and pulled.
-type fetchFlags struct {
-	registryFlags
-	retryFlags
-	pulls int // at once
-	lock  string
-}
-
-func (f *fetchFlags) flags() []cli.Flag {
-	return slices.Concat(f.registryFlags.flags(), []cli.Flag{
-		numberFlag(&f.pulls, categoryImages, "pull up to `N` images at once", "parallel-pulls", defaultPulls),
-		textFlag(&f.lock, categoryImages, "use image digests in `FILE`, add missing ones", "lock", ""),
-	}, f.retryFlags.flags())
-}
-
-func (f *fetchFlags) check() error {
-	if err := f.retryFlags.check(); err != nil {
-		return err
-	}
-	if f.pulls < 1 {
-		return usagef("--parallel-pulls %d: must be at least 1", f.pulls)
-	}
-	return f.registryFlags.check()
 }
 
 func existingDir(flag, dir string) error {

@@ -87,11 +87,14 @@ func TestUsage(t *testing.T) {
 		{"ps --root a --state ./a/", `--root and --state must be different directories`},
 		{"run --cni-conf-dir nosuch x", `--cni-conf-dir "nosuch": must be an existing directory`},
 		{"images pull --hosts-dir usage_test.go x", `--hosts-dir "usage_test.go": must be an existing directory`},
+		{"run --image-verifier-dir nosuch x", `--image-verifier-dir: open nosuch: no such file or directory`},
+		{"run --image-verifier-dir EMPTY x", `has no verifier: put a program there`},
+		{"images pull --image-verifier-dir ../../docs x", `--image-verifier-dir: everything there must be a program: exec: "../../docs/`},
 		{"images list --root a --root b", `--root is given twice but takes one value`},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			t.Parallel()
-			got := invokeWith(t, noEngine(t), strings.Fields(strings.Replace(c.args, "NODE", nodeFile(), 1))...)
+			got := invokeWith(t, noEngine(t), strings.Fields(strings.NewReplacer("NODE", nodeFile(), "EMPTY", t.TempDir()).Replace(c.args))...)
 			if got.code != 2 || (got.stdout != "" && !strings.Contains(c.args, "-o json")) || !strings.Contains("runonce: "+strings.TrimPrefix(got.stderr, "runonce: "), c.want) {
 				t.Errorf("%+v", got)
 			}

@@ -68,6 +68,8 @@ type Options struct {
 	CertsDir string
 	// Credentials says where the credentials of registries are.
 	Credentials image.KeychainOptions
+	// VerifierDir has the programs that must accept an image before it is pulled; empty for none.
+	VerifierDir string
 	// PullTimeout ends a pull to which nothing has come for so long; 0 means never.
 	PullTimeout time.Duration
 	// Journal is the socket of the journal that gets the logs of new containers as well; empty for none.
@@ -81,9 +83,13 @@ type Options struct {
 
 // Registries says how images are pulled.
 func (o Options) Registries() images.Registries {
-	return images.Registries{
+	r := images.Registries{
 		CertsDir: cmp.Or(o.CertsDir, "/etc/containerd/certs.d"), Keychain: image.NewKeychain(o.Credentials), Timeout: o.PullTimeout,
 	}
+	if o.VerifierDir != "" {
+		r.Verifier = images.NewVerifier(o.VerifierDir)
+	}
+	return r
 }
 
 // Engine starts, watches and removes containers with containerd. It implements engine.Engine.

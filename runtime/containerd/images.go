@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
@@ -65,7 +64,7 @@ func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Cre
 	})
 	if err != nil {
 		e.deleted.Store(true) // what was fetched of it so far
-		return engine.Image{}, fmt.Errorf("pulling image %q: %w", ref, &failure.Error{Why: failure.ReasonErrImagePull, Err: err})
+		return engine.Image{}, fmt.Errorf("pulling image %q: %w", ref, images.PullFailure(err))
 	}
 	return img.Image, nil
 }

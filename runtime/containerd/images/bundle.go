@@ -110,7 +110,7 @@ func (b *Bundle) Fetch(ctx context.Context, ref string, credentials []engine.Cre
 	var target ocispec.Descriptor
 	err = b.registries.Each(ctx, ref, credentials, func(a Access) error {
 		return a.counted(t).Use(ctx, func(ctx context.Context, r remotes.Resolver) (err error) {
-			if _, target, err = r.Resolve(ctx, ref); err != nil {
+			if _, target, err = b.registries.verified(r).Resolve(ctx, ref); err != nil {
 				return err
 			}
 			fetcher, err := r.Fetcher(ctx, ref)
@@ -121,7 +121,7 @@ func (b *Bundle) Fetch(ctx context.Context, ref string, credentials []engine.Cre
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("pulling image %q: %w", ref, &failure.Error{Why: failure.ReasonErrImagePull, Err: err})
+		return fmt.Errorf("pulling image %q: %w", ref, PullFailure(err))
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

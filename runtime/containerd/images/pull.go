@@ -35,7 +35,7 @@ func (c *Store) Pull(ctx context.Context, s Conn, a Access, t *Transfer) (img *I
 func (c *Store) pull(ctx context.Context, s Conn, a Access, t *Transfer) (*Image, error) {
 	err := a.counted(t).Use(ctx, func(ctx context.Context, r remotes.Resolver) error {
 		options := []client.RemoteOpt{
-			client.WithResolver(r),
+			client.WithResolver(a.registries.verified(r)),
 			client.WithPlatformMatcher(platforms.Default()),
 			client.WithPullUnpack,
 			client.WithPullSnapshotter(s.Snapshotter),

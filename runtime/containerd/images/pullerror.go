@@ -42,7 +42,12 @@ func pullError(ctx context.Context, a Access, err error, t *traffic) error {
 	case t.host != "" && !isCorrupt(err):
 		err = failure.WithMessage(fmt.Sprintf("registry %s ended its response early: %v", t.host, err), err)
 	}
-	return &failure.Error{Why: failure.ReasonErrImagePull, Final: final, Err: failure.WithMessage(pullMessage(a.ref, err, t.login)+a.registries.advice(a.ref, err), err)}
+	return &failure.Error{Why: failure.Reason(err, failure.ReasonErrImagePull), Final: final, Err: failure.WithMessage(pullMessage(a.ref, err, t.login)+a.registries.advice(a.ref, err), err)}
+}
+
+// PullFailure gives an error of a pull its reason, unless it has one.
+func PullFailure(err error) error {
+	return &failure.Error{Why: failure.Reason(err, failure.ReasonErrImagePull), Err: err}
 }
 
 // IsPermanent reports whether the same pull would fail again: the registry does not have the

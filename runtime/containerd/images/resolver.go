@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/containerd/v2/core/remotes"
 	"github.com/containerd/containerd/v2/core/remotes/docker"
 	"github.com/containerd/containerd/v2/core/remotes/docker/config"
+	"github.com/containerd/containerd/v2/pkg/imageverifier"
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/runtime/engine"
@@ -21,6 +22,8 @@ type Registries struct {
 	CertsDir string // of the hosts files
 	Keychain *image.Keychain
 	Timeout  time.Duration // ends what gets nothing from a registry for so long; 0 for never
+	// Verifier must accept what is pulled; nil for everything.
+	Verifier imageverifier.ImageVerifier
 }
 
 // Access is Registries with one way to log in for one image.
@@ -102,7 +105,7 @@ func (r Registries) Digest(ctx context.Context, ref string, given []engine.Crede
 		})
 	})
 	if err != nil {
-		return "", fmt.Errorf("asking for image %q: %w", ref, &failure.Error{Why: failure.ReasonErrImagePull, Err: err})
+		return "", fmt.Errorf("asking for image %q: %w", ref, PullFailure(err))
 	}
 	return digest, nil
 }
