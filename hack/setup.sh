@@ -356,6 +356,7 @@ if [ "$mode" != run ]; then
 	# cgo, and so the race detector, needs the C headers.
 	[ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
 	need ip iproute2
+	need curl curl
 	need nft nftables
 	need crun crun
 	need mkfs.ext4 e2fsprogs

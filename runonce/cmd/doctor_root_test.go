@@ -2,6 +2,7 @@ package cmd_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,4 +48,23 @@ func filesBelow(t *testing.T, dir string) []string {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// TestUnprivileged: in a container that is not privileged, a run ends before it starts anything.
+func TestUnprivileged(t *testing.T) {
+	roottest.Require(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(t.TempDir(), "root")
+	run := exec.CommandContext(t.Context(), "setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", self, "run", "--root", root, podDir(t, oncePod("a", "localhost/box:1")))
+	run.Env = append(os.Environ(), asProgram+"=1")
+	out, _ := run.CombinedOutput()
+	if run.ProcessState.ExitCode() != 4 || !strings.HasPrefix(string(out), "runonce: container engine: root lacks CAP_SYS_ADMIN, which") || strings.Count(string(out), "\n") != 1 {
+		t.Errorf("%v: %s", run.ProcessState, out)
+	}
+	if started, err := filepath.Glob(filepath.Join(root, "io.containerd.*")); err != nil || len(started) > 0 {
+		t.Errorf("containerd was started: %v, %v", started, err)
+	}
 }

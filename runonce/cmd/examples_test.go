@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	examples = "../../examples/"
-	units    = "../../packaging/systemd/"
+	examples  = "../../examples/"
+	packaging = "../../packaging/"
+	units     = packaging + "systemd/"
 )
 
 func read(t *testing.T, path string) string {
@@ -127,55 +128,6 @@ func TestExampleOnCluster(t *testing.T) {
 	}
 }
 
-// ciJob is the job of a CI example: what its system runs for it.
-type ciJob struct {
-	variables map[string]string
-	scripts   []string // each in a shell of its own
-	after     []string // the same, whatever became of those before
-}
-
-// githubJob reads the example of GitHub Actions, whose keys "make lint" checks.
-func githubJob(t *testing.T) ciJob {
-	t.Helper()
-	var workflow struct {
-		Jobs map[string]struct {
-			Env   map[string]string
-			Steps []struct{ Run, If string }
-		}
-	}
-	if err := yaml.Unmarshal([]byte(read(t, examples+"ci/github.yaml")), &workflow); err != nil {
-		t.Fatal(err)
-	}
-	job := ciJob{variables: workflow.Jobs["integration"].Env}
-	for _, step := range workflow.Jobs["integration"].Steps {
-		switch {
-		case step.Run == "":
-		case step.If == "always()":
-			job.after = append(job.after, "set -e\n"+step.Run)
-		default:
-			job.scripts = append(job.scripts, "set -e\n"+step.Run)
-		}
-	}
-	return job
-}
-
-// gitlabJob reads the example of GitLab CI.
-func gitlabJob(t *testing.T) ciJob {
-	t.Helper()
-	var pipeline struct {
-		Integration struct {
-			Variables   map[string]string
-			Script      []string
-			AfterScript []string `json:"after_script"`
-		}
-	}
-	if err := yaml.Unmarshal([]byte(read(t, examples+"ci/gitlab.yaml")), &pipeline); err != nil {
-		t.Fatal(err)
-	}
-	in := func(lines []string) []string { return []string{"set -eo pipefail\n" + strings.Join(lines, "\n")} }
-	return ciJob{pipeline.Integration.Variables, in(pipeline.Integration.Script), in(pipeline.Integration.AfterScript)}
-}
-
 // TestExampleCIFiles: the job of GitLab has the keys of GitLab's own schema, as its editor and the npm
 // package gitlab-ci-local have it. "make lint" checks that of GitHub.
 func TestExampleCIFiles(t *testing.T) {
@@ -202,6 +154,9 @@ func TestExampleCIFiles(t *testing.T) {
 	}
 	if check(strings.Replace(text, "after_script:", "after_scripts:", 1)) == nil || check(strings.Replace(text, "when: always", "when: ever", 1)) == nil {
 		t.Error("the schema accepts mistakes")
+	}
+	if err := check(componentText(t, map[string]string{"path": "deploy/test"})); err != nil {
+		t.Errorf("the component: %v", err)
 	}
 	if len(githubJob(t).scripts) != 1 || len(githubJob(t).after) != 1 || len(githubJob(t).variables) != 3 {
 		t.Errorf("%+v", githubJob(t))

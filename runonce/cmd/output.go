@@ -3,6 +3,7 @@ package cmd
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -76,9 +77,32 @@ func (c *console) writeFailedReport(format string, r report.Report, faults manif
 	return c.writeDocument(format, r)
 }
 
-// writeGitHub writes the report for GitHub Actions.
+// maxSummary bounds the summary of a step, in bytes: GitHub shows none that is larger.
+const maxSummary = 1 << 20
+
+// writeGitHub writes the report for GitHub Actions, and adds it to the summary of the step.
 func (c *console) writeGitHub(r report.Report, faults manifests.Diagnostics) error {
+	if err := addSummary(c.io.Getenv("GITHUB_STEP_SUMMARY"), r, faults); err != nil {
+		c.log.Warn("could not write the summary of the step", "error", err)
+	}
 	return report.GitHub{Workspace: c.io.Getenv("GITHUB_WORKSPACE"), Faults: faults}.Write(c.data.Stdout, r)
+}
+
+// addSummary adds the report to a file, which other programs add to as well.
+func addSummary(path string, r report.Report, faults manifests.Diagnostics) (err error) {
+	if path == "" {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return r.Summary(f, faults, maxSummary-int(info.Size()))
 }
 
 // failureOf returns the error as a part of a document.

@@ -14,6 +14,24 @@ import (
 	"github.com/runonce/runonce/runtime/ocispec"
 )
 
+// CapSysAdmin is the capability without which no container can be started.
+const CapSysAdmin = "CAP_SYS_ADMIN"
+
+// Lacking returns the capabilities that this process needs to start containers and lacks, as root of a container that is not
+// privileged.
+func Lacking(root fs.FS) ([]string, error) {
+	status, err := fs.ReadFile(root, "proc/self/status")
+	if err != nil {
+		return nil, fmt.Errorf("reading what this process may do: %w", err)
+	}
+	held, err := capabilitySet(status, "CapEff:")
+	if err != nil {
+		return nil, err
+	}
+	needed := []string{CapSysAdmin, "CAP_NET_ADMIN", "CAP_CHOWN", "CAP_SETUID", "CAP_MKNOD"}
+	return slices.DeleteFunc(needed, func(name string) bool { return slices.Contains(names(held), name) }), nil
+}
+
 // capSysResource allows a process to lower its oom_score_adj.
 const capSysResource = 24
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -40,6 +41,9 @@ func Open(ctx context.Context, o Options) (Engine, error) {
 	if os.Geteuid() != 0 {
 		return nil, ErrNotRoot
 	}
+	if err := o.checkPrivileges(); err != nil {
+		return nil, err
+	}
 	o.Trial = &containerd.Trial{Machine: machineOf(o.CgroupDriver), Spec: o.trialSpec}
 	m := &machineEngine{}
 	o.AdoptShim = m.adoptShim
@@ -52,6 +56,19 @@ func Open(ctx context.Context, o Options) (Engine, error) {
 		SeccompDefault: o.SeccompDefault, SeccompDir: seccompDir(o.Root), RootfsDir: rootfsDir(o),
 	}
 	return m, nil
+}
+
+// checkPrivileges refuses to start containers where each of them would fail.
+func (o Options) checkPrivileges() error {
+	if o.StartsNothing {
+		return nil
+	}
+	lacking, err := host.Lacking(os.DirFS("/"))
+	if err == nil && slices.Contains(lacking, host.CapSysAdmin) { // without others, some pods can be run
+		err = fmt.Errorf("root lacks %s, which starting containers takes: in a container, start that one privileged (docker run --privileged)",
+			strings.Join(lacking, ", "))
+	}
+	return err
 }
 
 // rootfsDir returns where the embedded containerd mounts root file systems, "" for that of a daemon.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/runonce/runonce/admit/nodeinfo"
 	"github.com/runonce/runonce/runonce/cmd/backend"
+	"github.com/runonce/runonce/runtime/host"
 )
 
 // Status is the result of a check.
@@ -46,36 +46,22 @@ func warning(name, message, advice string) Check { return Check{name, Warning, m
 
 func skipped(name, why string) Check { return Check{Name: name, Status: Skipped, Message: why} }
 
-// privileges are the capabilities without which no container can be started, by their numbers.
-var privileges = []struct {
-	bit  int
-	name string
-}{{21, "CAP_SYS_ADMIN"}, {12, "CAP_NET_ADMIN"}, {0, "CAP_CHOWN"}, {7, "CAP_SETUID"}, {27, "CAP_MKNOD"}}
-
 // Process checks what this process may do.
 func Process(files fs.FS, root bool) Check {
 	const name = "privileges"
 	if !root {
 		return failed(name, "this process is not root", "use sudo")
 	}
-	status, err := fs.ReadFile(files, "proc/self/status")
+	missing, err := host.Lacking(files)
 	if err != nil {
-		return failed(name, fmt.Sprintf("reading what this process may do: %v", err), "mount /proc")
-	}
-	_, rest, _ := strings.Cut(string(status), "CapEff:")
-	value, _, _ := strings.Cut(rest, "\n")
-	held, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
-	if err != nil {
-		return failed(name, fmt.Sprintf("reading what this process may do: /proc/self/status: CapEff: %v", err), "")
-	}
-	var missing []string
-	for _, p := range privileges {
-		if held&(1<<p.bit) == 0 {
-			missing = append(missing, p.name)
-		}
+		return failed(name, err.Error(), "mount /proc")
 	}
 	if len(missing) > 0 {
-		return failed(name, fmt.Sprintf("root lacks %s", strings.Join(missing, ", ")), "in a container, start that one privileged (docker run --privileged)")
+		check := warning(name, "root lacks "+strings.Join(missing, ", "), "in a container, start that one privileged (docker run --privileged)")
+		if slices.Contains(missing, host.CapSysAdmin) {
+			check.Status = Failed
+		}
+		return check
 	}
 	if users, err := fs.ReadFile(files, "proc/self/uid_map"); err == nil && !slices.Equal(strings.Fields(string(users)), []string{"0", "0", "4294967295"}) {
 		return warning(name, "root only of a user namespace, which may not use devices and some mounts", "run it as root of the machine")

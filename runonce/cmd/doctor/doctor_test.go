@@ -86,6 +86,7 @@ func TestChecks(t *testing.T) {
 		{"root", doctor.Process(files("proc/self/status", allHeld, "proc/self/uid_map", allUsers), true), "OK", "root, with all"},
 		{"not root", doctor.Process(files(), false), "Failed", "not root: use sudo"},
 		{"root of a container", doctor.Process(files("proc/self/status", inDocker), true), "Failed", "root lacks CAP_SYS_ADMIN, CAP_NET_ADMIN: in a container"},
+		{"root without devices", doctor.Process(files("proc/self/status", "CapEff:\t000001fff7ffffff\n"), true), "Warning", "root lacks CAP_MKNOD: "},
 		{"root of some users", doctor.Process(files("proc/self/status", allHeld, "proc/self/uid_map", "0 100000 65536\n"), true), "Warning", "user namespace"},
 		{"no /proc", doctor.Process(files(), true), "Failed", "mount /proc"},
 		{"another /proc", doctor.Process(files("proc/self/status", "x"), true), "Failed", "CapEff"},
