@@ -56,7 +56,8 @@ type walker struct {
 	problems Diagnostics
 }
 
-const unknownField = "unknown field"
+// UnknownField is the message about a field that an object does not have.
+const UnknownField = "unknown field"
 
 // maxProblems bounds the errors of a document; nobody needs more, and each costs a search for
 // the field that was meant.
@@ -128,7 +129,7 @@ func (w *walker) object(n *node, t reflect.Type) {
 			w.below(shorten(e.name), e.value, field)
 		} else if !w.full() {
 			w.path = append(w.path, shorten(e.name))
-			w.fail(e.line, unknownField, w.unknownHint(e.name, t))
+			w.fail(e.line, UnknownField, w.unknownHint(e.name, t))
 			w.path = w.path[:len(w.path)-1]
 		}
 	}

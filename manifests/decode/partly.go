@@ -46,7 +46,7 @@ func Partly(d Document, obj any, problems Diagnostics) (Document, bool) {
 		if path == "" {
 			return d, false
 		}
-		d.wrong = append(d.wrong, Wrong{path, p.Message == unknownField})
+		d.wrong = append(d.wrong, Wrong{path, p.Message == UnknownField})
 	}
 	e := encoder{skip: d.rejected}
 	e.value(d.root)

@@ -216,7 +216,7 @@ func (r *reader) addItems(d Document) {
 				r.addItems(sub)
 			}
 		default:
-			r.problems = append(r.problems, d.Error(e.name, unknownField, ""))
+			r.problems = append(r.problems, d.Error(e.name, UnknownField, ""))
 		}
 	}
 }

@@ -102,22 +102,41 @@ func (c *converter) lineIn(n *yaml.Node, at int) int {
 // adapt gives texts with variables the type of their field where that is a number or a boolean.
 // Elsewhere a value such as 8080 stays a string, whether it is quoted or not.
 func adapt(n *node, t reflect.Type) {
+	eachLeaf(n, t, func(n *node, t reflect.Type) {
+		if n.variable {
+			retype(n, t)
+		}
+	})
+}
+
+// Texts has numbers and booleans be texts, as they are written, where obj, a pointer to a type, has strings.
+// Programs that read YAML into such types, and not as Kubernetes does, need no quotes there.
+func Texts(d Document, obj any) {
+	eachLeaf(d.root, reflect.TypeOf(obj).Elem(), func(n *node, t reflect.Type) {
+		if t.Kind() == reflect.String && (n.kind == Number || n.kind == Bool) {
+			n.kind = String
+		}
+	})
+}
+
+// eachLeaf calls visit with each value, and its type, that is not an object or a list of that type.
+func eachLeaf(n *node, t reflect.Type, visit func(*node, reflect.Type)) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	switch fields := fieldsOf(t); {
-	case n.variable:
-		retype(n, t)
 	case n.kind == Map && fields != nil:
 		for _, e := range n.entries {
 			if field, ok := fields[e.name]; ok {
-				adapt(e.value, field)
+				eachLeaf(e.value, field, visit)
 			}
 		}
 	case n.kind == Map && t.Kind() == reflect.Map, n.kind == List && t.Kind() == reflect.Slice:
 		for _, e := range n.entries {
-			adapt(e.value, t.Elem())
+			eachLeaf(e.value, t.Elem(), visit)
 		}
+	default:
+		visit(n, t)
 	}
 }
 
