@@ -49,7 +49,7 @@ func pathOf(err *field.Error, prefix string) string {
 	case "metadata.name", "metadata.namespace":
 		return err.Field // of the workload, from which its pods get it
 	}
-	return prefix + err.Field
+	return prefix + strings.Replace(err.Field, "].persistentDisk", "].gcePersistentDisk", 1) // as the API has it
 }
 
 // limitOf returns the path of the limit that is the default of a request, "" for other paths.

@@ -94,6 +94,9 @@ func findProblems(doc decode.Document, p *v1.Pod, prefix string) decode.Diagnost
 		if v.HostPath != nil && v.HostPath.Path != "" && !strings.HasPrefix(v.HostPath.Path, "/") {
 			f.fail(fmt.Sprintf("%sspec.volumes[%d].hostPath.path", prefix, i), "must be an absolute path", "begin it with /")
 		}
+		if d := v.GCEPersistentDisk; d != nil && strings.Contains(d.PDName, "/") {
+			f.fail(fmt.Sprintf("%sspec.volumes[%d].gcePersistentDisk.pdName", prefix, i), "must not contain '/'", "write the device name of the disk")
+		}
 		if v.Image != nil {
 			f.checkImage(fmt.Sprintf("%sspec.volumes[%d].image.reference", prefix, i), v.Image.Reference)
 		}

@@ -60,6 +60,12 @@ func (s *sections) volume(v *v1.VolumeSource) {
 		s.line(level, "Server:", v.NFS.Server)
 		s.line(level, "Path:", v.NFS.Path)
 		s.line(level, "ReadOnly:", strconv.FormatBool(v.NFS.ReadOnly))
+	case v.GCEPersistentDisk != nil:
+		kind("GCEPersistentDisk (a Persistent Disk resource in Google Compute Engine)")
+		s.line(level, "PDName:", v.GCEPersistentDisk.PDName)
+		s.line(level, "FSType:", v.GCEPersistentDisk.FSType)
+		s.line(level, "Partition:", strconv.Itoa(int(v.GCEPersistentDisk.Partition)))
+		s.line(level, "ReadOnly:", strconv.FormatBool(v.GCEPersistentDisk.ReadOnly))
 	case v.Image != nil:
 		kind("Image (a container image or OCI artifact)")
 		s.line(level, "Reference:", v.Image.Reference)

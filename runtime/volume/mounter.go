@@ -21,6 +21,8 @@ type Mounter interface {
 	Mount(source, target, fstype string, flags uintptr, data string) error
 	// MountNFS mounts an NFS export. The error is errNoNFS when the machine cannot.
 	MountNFS(ctx context.Context, source, target string, options []string) error
+	// MountDisk mounts the ext4 file system of a block device. It makes one if the device is empty, and checks it otherwise.
+	MountDisk(ctx context.Context, device, target string, readOnly bool) error
 	// MapUsers makes an idmapped mount of the tree at source at target for the user
 	// namespace, with the propagation (MS_PRIVATE, MS_SLAVE, or 0 for that of the source),
 	// and returns the mount options that must be kept. When the file system does not support

@@ -64,10 +64,18 @@ func HasNFS() bool {
 	return err == nil
 }
 
-// nfsHelper finds the program, which need not be in the PATH.
 func nfsHelper() (string, error) {
-	for _, candidate := range []string{"mount.nfs", "/sbin/mount.nfs", "/usr/sbin/mount.nfs"} {
-		path, err := exec.LookPath(candidate)
+	path, err := helper("mount.nfs")
+	if errors.Is(err, exec.ErrNotFound) {
+		err = errNoNFS
+	}
+	return path, err
+}
+
+// helper finds a program, which need not be in the PATH. The error is exec.ErrNotFound if there is none.
+func helper(name string) (string, error) {
+	for _, dir := range []string{"", "/sbin/", "/usr/sbin/"} {
+		path, err := exec.LookPath(dir + name)
 		if err == nil {
 			return path, nil
 		}
@@ -75,5 +83,5 @@ func nfsHelper() (string, error) {
 			return "", err
 		}
 	}
-	return "", errNoNFS
+	return "", exec.ErrNotFound
 }

@@ -32,6 +32,8 @@ func (m *Manager) source(pod *v1.Pod, v *v1.Volume) (source, error) {
 		return m.claimSource(pod, v)
 	case v.NFS != nil:
 		s.readOnly = v.NFS.ReadOnly
+	case v.GCEPersistentDisk != nil:
+		s.readOnly = v.GCEPersistentDisk.ReadOnly
 	default:
 		s.readOnly = v.EmptyDir == nil
 	}
@@ -108,6 +110,8 @@ func plugin(s *v1.VolumeSource) string {
 		return "kubernetes.io~downward-api"
 	case s.NFS != nil:
 		return NFSDir
+	case s.GCEPersistentDisk != nil:
+		return "kubernetes.io~gce-pd"
 	case s.Ephemeral != nil:
 		return "kubernetes.io~local-volume"
 	case s.Image != nil:

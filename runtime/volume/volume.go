@@ -84,6 +84,8 @@ func (m *Manager) setup(ctx context.Context, pod *v1.Pod, v *v1.Volume) error {
 		return m.files(ctx, pod, v)
 	case s.NFS != nil:
 		return m.nfs(ctx, s)
+	case s.GCEPersistentDisk != nil:
+		return m.disk(ctx, pod, s)
 	case s.Image != nil:
 		return nil // mounted when a container that uses it is started
 	case s.local:

@@ -81,6 +81,14 @@ func (r *recorder) MountNFS(_ context.Context, source, target string, options []
 	return nil
 }
 
+func (r *recorder) MountDisk(_ context.Context, device, target string, readOnly bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, fmt.Sprintf("disk %s read-only=%t", device, readOnly))
+	r.mounted = append(r.mounted, target)
+	return nil
+}
+
 func (r *recorder) Lookup(path string) (*mountinfo.Info, error) {
 	if r.private {
 		return &mountinfo.Info{Mountpoint: path}, nil

@@ -232,5 +232,8 @@ func (Mounts) Lookup(path string) (*mountinfo.Info, error) {
 // Below finds none.
 func (Mounts) Below(...string) ([]*mountinfo.Info, error) { return nil, nil }
 
+// MountDisk does nothing.
+func (Mounts) MountDisk(context.Context, string, string, bool) error { return nil }
+
 // MountNFS does nothing.
 func (Mounts) MountNFS(context.Context, string, string, []string) error { return nil }
