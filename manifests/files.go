@@ -103,6 +103,9 @@ func (f *fileReader) read() []*entry {
 	if len(f.problems) > 0 {
 		return f.entriesOf(f.problems)
 	}
+	if f.remote {
+		f.data = append(f.data, '\n') // it is whole: HTTP says where the content ends
+	}
 	docs, problems := decode.SplitWith(f.name, f.data, f.options.Variables)
 	f.data = nil
 	entries := make([]*entry, 0, len(docs))

@@ -27,6 +27,9 @@ func (r *reader) load(e *entry) step {
 		e.problems = append(e.problems, notAnObject(e.doc))
 		return nil
 	}
+	if load, ok := formats()[r.options.Format]; ok {
+		return load(r, e)
+	}
 	apiVersion, kind := e.doc.APIVersion(), e.doc.ObjectKind()
 	if apiVersion == "" || kind == "" {
 		e.problems = append(e.problems, untyped(e.doc)...)

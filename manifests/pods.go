@@ -14,6 +14,11 @@ func (r *reader) pod(e *entry) step {
 	if !r.decodeInto(e, p) {
 		return nil
 	}
+	return r.podOf(e, p)
+}
+
+// podOf checks the pod that the document is.
+func (r *reader) podOf(e *entry, p *v1.Pod) step {
 	r.checkPodFields(e, p, "")
 	dropAssigned(p)
 	e.checkOrder(p.ObjectMeta, r.orDefault(p.Namespace), "")

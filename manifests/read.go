@@ -30,6 +30,8 @@ type Options struct {
 	SHA256 string
 	// Header is sent with requests for URLs, which then have to be of one server, and to no other.
 	Header http.Header
+	// Format is what the documents are: FormatKubernetes, as which "" counts, or FormatGCE.
+	Format string
 	// RunCronJobs runs the job of each CronJob once; otherwise CronJobs have no pods.
 	RunCronJobs bool
 	// NodeName is the name of this node, for a warning about pods of another one; "" when it

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/runonce/runonce/manifests/decode"
+	"github.com/runonce/runonce/manifests/gce"
 )
 
 // ignoredKinds are the kinds of Kubernetes that have no effect on a single node without an API
@@ -164,6 +165,8 @@ func otherFormat(doc decode.Document) string {
 		return fmt.Sprintf("this is a Helm chart: helm template %s | runonce run -", dirOf(doc.File))
 	case strings.HasPrefix(file, "values"), has("replicaCount"):
 		return "this looks like Helm values: run helm template and use its output"
+	case file == gce.Attribute:
+		return "for a declaration of Compute Engine, use --format " + FormatGCE
 	case has("spec"), has("containers"):
 		return "a pod begins with apiVersion: v1 and kind: Pod"
 	}

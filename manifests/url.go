@@ -25,6 +25,9 @@ const (
 	firstPause     = time.Second
 )
 
+// metadataServer is the name of that of Compute Engine, which answers requests with its header only.
+const metadataServer = "metadata.google.internal"
+
 func isURL(p string) bool {
 	return strings.HasPrefix(p, "http://") || strings.HasPrefix(p, "https://")
 }
@@ -66,9 +69,14 @@ func get(ctx context.Context, u *url.URL, o Options) ([]byte, error) {
 	if err != nil {
 		return nil, &permanentError{err}
 	}
-	maps.Copy(req.Header, o.Header)
+	header := http.Header{}
+	if u.Hostname() == metadataServer {
+		header.Set("Metadata-Flavor", "Google")
+	}
+	maps.Copy(header, o.Header)
+	req.Header = header.Clone()
 	client := *cmp.Or(o.client, http.DefaultClient)
-	client.CheckRedirect = redirected(o.Header)
+	client.CheckRedirect = redirected(header)
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, withoutURL(err)
