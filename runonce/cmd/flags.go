@@ -204,7 +204,7 @@ func (f *outputFlags) check() error {
 // inputFlags say how manifests are read.
 type inputFlags struct {
 	recursive, runCronJobs, substitute, requireDigest bool
-	sha256                                            string
+	sha256, format                                    string
 	envFiles, urlHeaders, urlHeaderFiles              list
 	// variables are substituted in manifests; nil for none, or before they are read.
 	variables func(name string) (string, bool)
@@ -213,6 +213,10 @@ type inputFlags struct {
 func (f *inputFlags) flags() []cli.Flag {
 	return []cli.Flag{
 		boolFlag(&f.recursive, categoryInput, "read subdirectories as well", "recursive", "R"),
+		&cli.StringFlag{
+			Name: "format", Destination: &f.format, Category: categoryInput, Value: manifestFormats[0], DefaultText: manifestFormats[0],
+			Usage: "`FORMAT`: " + alternatives(manifestFormats),
+		},
 		textFlag(&f.sha256, categoryInput, "require this `DIGEST` of the one URL among the paths", "sha256", ""),
 		pathsFlag(&f.urlHeaders, categoryInput, "send this `HEADER`, NAME: VALUE, with requests for URLs", "url-header", ""),
 		pathsFlag(&f.urlHeaderFiles, categoryInput, "send the headers in `FILE` with requests for URLs", "url-header-file", ""),
@@ -223,11 +227,17 @@ func (f *inputFlags) flags() []cli.Flag {
 	}
 }
 
+// manifestFormats are those of --format.
+var manifestFormats = []string{manifests.FormatKubernetes, manifests.FormatGCE}
+
 var sha256Digest = regexp.MustCompile(`^[0-9A-Fa-f]{64}$`)
 
 func (f *inputFlags) check() error {
 	if f.sha256 != "" && !sha256Digest.MatchString(f.sha256) {
 		return usagef("--sha256 %q: must be 64 hex digits", f.sha256)
+	}
+	if err := checkOneOf("format", f.format, manifestFormats...); err != nil {
+		return err
 	}
 	if _, err := manifests.Headers(f.urlHeaders.values, nil); err != nil {
 		return usagef("--url-header: %w", err)
@@ -238,7 +248,7 @@ func (f *inputFlags) check() error {
 // input returns how manifests are read. Files of variables are read the first time.
 func (f *inputFlags) input(c *console) (manifests.Options, error) {
 	o := manifests.Options{
-		Recursive: f.recursive, Stdin: c.io.Stdin, SHA256: f.sha256, RunCronJobs: f.runCronJobs, RequireDigest: f.requireDigest,
+		Recursive: f.recursive, Stdin: c.io.Stdin, Format: f.format, SHA256: f.sha256, RunCronJobs: f.runCronJobs, RequireDigest: f.requireDigest,
 	}
 	if f.variables == nil && (f.substitute || len(f.envFiles.values) > 0) {
 		var err error

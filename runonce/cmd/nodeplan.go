@@ -218,7 +218,7 @@ func (c *console) assumed(ctx context.Context, f *podFlags, path string) ([]*v1.
 	if err != nil {
 		return nil, err
 	}
-	o.RequireDigest, o.SHA256, o.PodSecurity = false, "", "" // which are about what is to run
+	o.RequireDigest, o.SHA256, o.PodSecurity, o.Format = false, "", "", "" // which are about what is to run
 	set, err := manifests.ReadPaths(ctx, []string{path}, o)
 	if err != nil {
 		return nil, badInput(err)
