@@ -57,7 +57,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 PROGRAM ?= bin/runonce
 MANUAL ?= bin/runonce.1
-UNITS = $(filter %.service %.timer %.path %.socket %.target,$(wildcard packaging/systemd/*))
+UNITS = $(filter %.service %.timer %.path %.socket %.target,$(wildcard packaging/systemd/* packaging/gce/*))
 
 install: ## install what "make build" has built, completions and systemd units; PREFIX=/usr/local DESTDIR=
 	@[ -e $(PROGRAM) -a -e $(MANUAL) ] || $(MAKE) build
@@ -68,9 +68,11 @@ install: ## install what "make build" has built, completions and systemd units; 
 	install -D -m 644 runonce/cmd/completion.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/runonce.fish
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	for unit in $(UNITS); do \
-		sed 's|/usr/local/bin/|$(PREFIX)/bin/|g' $$unit >$(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}; \
+		sed 's|/usr/local/|$(PREFIX)/|g' $$unit >$(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}; \
 		chmod 644 $(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}; \
 	done
+	install -D -m 755 packaging/gce/gce-token $(DESTDIR)$(PREFIX)/libexec/runonce/gce/gce-token
+	install -D -m 644 packaging/gce/providers.yaml $(DESTDIR)$(PREFIX)/libexec/runonce/gce/providers.yaml
 
 release: setup-release payload $(TOOLS)/nfpm ## build archives and packages in dist/, reproducible; ARCH=amd64,arm64
 	$(GO) run ./hack/release -o dist -arch $(or $(ARCH),$(ARCHS)) -version '$(VERSION)' -epoch $(EPOCH) \

@@ -25,12 +25,15 @@ func TestInstall(t *testing.T) {
 	if err != nil || len(units) == 0 {
 		t.Fatalf("no units: %v", err)
 	}
+	units = append(units, "../../packaging/gce/runonce-gce.service")
 	want := map[string]fs.FileMode{
 		"usr/bin/runonce":                                  0o755,
 		"usr/share/man/man1/runonce.1":                     0o644,
 		"usr/share/bash-completion/completions/runonce":    0o644,
 		"usr/share/zsh/site-functions/_runonce":            0o644,
 		"usr/share/fish/vendor_completions.d/runonce.fish": 0o644,
+		"usr/libexec/runonce/gce/gce-token":                0o755,
+		"usr/libexec/runonce/gce/providers.yaml":           0o644,
 	}
 	for _, unit := range units {
 		want["usr/lib/systemd/system/"+filepath.Base(unit)] = 0o644

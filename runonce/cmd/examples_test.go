@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runonce/runonce/internal/testing/exectest"
+	"github.com/runonce/runonce/manifests"
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 )
@@ -22,6 +23,7 @@ const (
 	examples  = "../../examples/"
 	packaging = "../../packaging/"
 	units     = packaging + "systemd/"
+	gce       = packaging + "gce/"
 )
 
 func read(t *testing.T, path string) string {
@@ -72,6 +74,10 @@ func TestExampleCommands(t *testing.T) {
 	t.Parallel()
 	pods := filepath.Dir(manifest(t, "web", "Always", "[sleep]"))
 	config := filepath.Join(t.TempDir(), "config")
+	declaration := filepath.Join(t.TempDir(), manifests.FormatGCE)
+	if err := os.WriteFile(declaration, []byte("spec: {containers: [{image: nginx}]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	const unusable = `{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}],
 		users: [{name: c, user: {token: t}}], contexts: [{name: c, context: {cluster: c, user: c}}], current-context: c}`
 	if err := os.WriteFile(config, []byte(unusable), 0o600); err != nil {
@@ -80,6 +86,8 @@ func TestExampleCommands(t *testing.T) {
 	place := strings.NewReplacer(
 		`"$config"`, config, `"$1"`, pods, "--exit-code-from tests", "", "--junit report.xml", "",
 		"/etc/runonce/pods.d/%i", pods, "/etc/runonce/pods", pods,
+		"http://metadata.google.internal/computeMetadata/v1/instance/attributes/gce-container-declaration", declaration,
+		"/usr/local/libexec/runonce/gce/providers.yaml", gce+"providers.yaml", "/usr/local/libexec/runonce/gce", gce,
 	)
 	for file, c := range map[string]struct {
 		command *regexp.Regexp
@@ -88,6 +96,7 @@ func TestExampleCommands(t *testing.T) {
 		units + "runonce.service":         {unitCommand, 3},
 		units + "runonce@.service":        {unitCommand, 3},
 		units + "runonce-watch@.service":  {unitCommand, 1},
+		gce + "runonce-gce.service":       {unitCommand, 1},
 		examples + "ci/run-on-cluster.sh": {shellCommand, 1},
 	} {
 		found := c.command.FindAllStringSubmatch(read(t, file), -1)

@@ -233,6 +233,7 @@ func jenkinsJob(t *testing.T) ciJob {
 // TestActionInstalls: the action installs a release whose checksums have the digest that is given, and no other.
 func TestActionInstalls(t *testing.T) {
 	t.Parallel()
+	needCurl(t)
 	releases, prefix := t.TempDir(), t.TempDir()
 	arch := map[string]string{"amd64": "amd64", "arm64": "arm64"}[runtime.GOARCH]
 	archive := filepath.Join(releases, "v1", "runonce-v1-linux-"+arch+".tar.gz")
