@@ -193,6 +193,7 @@ docs: build ## write the generated documents, also those that the program embeds
 	$(GO) test -count=1 ./manifests -run TestDocument -update
 	$(GO) test -count=1 ./runonce/cmd -run '^TestSchemas$$' -update
 	$(GO) run ./hack/gendocs bin/runonce docs/commands.md
+	$(GO) run ./hack/gendocs docs/demo.md docs/demo.svg
 	$(GO) run ./hack/genopenapi runtime/serve/apiserver/openapi/documents.zst
 
 verify: ## check generated documents, go.mod and links

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -65,5 +68,44 @@ nothing was started
 	got := manual(pages, "# Codes\n\n| code | meaning |\n|---|---|\n| 2 | **nothing was started** | fix it |\n\n| 3 | of another table | |\n")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestRecording: the image has the chosen steps in order, each line later than its command, and nothing of it is markup.
+func TestRecording(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	page, file := filepath.Join(dir, "demo.md"), filepath.Join(dir, "demo.svg")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(page, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("# Demo\n```console\n# Four pods.\n$ one\n<a> & b\n\n# Left out.\n$ two\n\n# It is too big.\n$ three\n\n# It crashes.\n$ four\n```\n")
+	if err := generate(t.Context(), page, file); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := 0
+	for _, want := range []string{
+		`class="comment" style="animation-delay:0.0s"># Four pods.<`, `class="command" style="animation-delay:0.8s">$ one<`,
+		`class="output" style="animation-delay:2.0s">&lt;a&gt; &amp; b<`, `animation-delay:4.5s"># It is too big.<`, "$ four<",
+	} {
+		i := strings.Index(string(text)[at:], want)
+		if i < 0 {
+			t.Fatalf("no %s in\n%s", want, text)
+		}
+		at += i
+	}
+	if strings.Contains(string(text), "two") {
+		t.Error("it has a step that was left out")
+	}
+	write("# Demo\n")
+	if err := generate(t.Context(), page, file); err == nil || !strings.Contains(err.Error(), `has no step with "Four pods"`) {
+		t.Error(err)
 	}
 }
