@@ -60,16 +60,12 @@ func (s *Set) content(namespace string, r reference) content {
 // uid returns a UUID of the pod's content, of the ConfigMaps and Secrets that it refers to, and
 // of the storage of its claims. The pod has its defaults and its priority.
 func (s *Set) uid(p *v1.Pod, refs []reference) (types.UID, error) {
-	own := []string{
-		podspec.AnnotationSource, podspec.AnnotationPath, podspec.AnnotationJob,
-		podspec.AnnotationDependsOn, podspec.AnnotationOptional, podspec.AnnotationGroups,
-	}
 	id := identity{
 		Namespace: p.Namespace, Name: p.Name, Labels: p.Labels, Spec: p.Spec,
 		Annotations: map[string]string{},
 	}
 	for k, v := range p.Annotations {
-		if !strings.HasPrefix(k, "kubernetes.io/config.") && !slices.Contains(own, k) {
+		if !strings.HasPrefix(k, "kubernetes.io/config.") && !slices.Contains(podspec.InputAnnotations, k) {
 			id.Annotations[k] = v
 		}
 	}

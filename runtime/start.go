@@ -133,7 +133,7 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 		return engine.ContainerConfig{}, err
 	}
 	in, err := ocispec.Plan(ocispec.Context{
-		Pod: pod, Image: img, Sandbox: sandbox, Objects: p.o.Objects, Node: p.o.Node, Services: services,
+		Pod: pod, Image: img, Sandbox: sandbox, Objects: podspec.ObjectsOf(pod, p.o.Objects), Node: p.o.Node, Services: services,
 		File: func(volume, path string) ([]byte, error) { return p.o.Volumes.ReadFile(pod, volume, path) },
 	}, p.o.Host.Host, c)
 	if err != nil {

@@ -52,6 +52,11 @@ var Annotations = []string{
 	AnnotationNode, AnnotationJob, AnnotationJobFailures, AnnotationContent,
 }
 
+// InputAnnotations say how a pod belongs to its input. They are not part of its UID.
+var InputAnnotations = []string{
+	AnnotationSource, AnnotationPath, AnnotationJob, AnnotationDependsOn, AnnotationOptional, AnnotationGroups,
+}
+
 // Objects are what pods refer to. Claims are bound: a claim's volumeName is that of the volume
 // that it uses, or empty if it gets a directory.
 type Objects interface {
@@ -59,6 +64,15 @@ type Objects interface {
 	Secret(namespace, name string) (*v1.Secret, bool)
 	Claim(namespace, name string) (*v1.PersistentVolumeClaim, bool)
 	PersistentVolume(name string) (*v1.PersistentVolume, bool)
+}
+
+// ObjectsOf returns what the pod refers to: the objects, unless these have a method Of, which returns those of
+// the pod.
+func ObjectsOf(pod *v1.Pod, objects Objects) Objects {
+	if own, ok := objects.(interface{ Of(pod *v1.Pod) Objects }); ok {
+		return own.Of(pod)
+	}
+	return objects
 }
 
 // FullName returns "namespace/name", "" for no pod.

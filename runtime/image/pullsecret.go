@@ -16,6 +16,7 @@ import (
 // PodCredentials returns what OfSecrets returns for the pod's pull secrets that came with the pods; an
 // absent one was warned about when the pod was read (getPullSecretsForPod of pkg/kubelet).
 func PodCredentials(objects podspec.Objects, pod *v1.Pod, name string) ([]engine.Credential, error) {
+	objects = podspec.ObjectsOf(pod, objects)
 	var all []*v1.Secret
 	for _, ref := range pod.Spec.ImagePullSecrets {
 		if s, ok := objects.Secret(pod.Namespace, ref.Name); ok {

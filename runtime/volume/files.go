@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/ocispec"
 )
 
@@ -84,9 +85,9 @@ func (m *Manager) refresh(ctx context.Context, pod *v1.Pod, v *v1.Volume) error 
 func (m *Manager) payload(ctx context.Context, pod *v1.Pod, s *v1.VolumeSource) (payload, error) {
 	switch {
 	case s.ConfigMap != nil:
-		return m.configMap(pod.Namespace, s.ConfigMap, attributes{s.ConfigMap.DefaultMode, s.ConfigMap.DefaultUser})
+		return m.configMap(pod, s.ConfigMap, attributes{s.ConfigMap.DefaultMode, s.ConfigMap.DefaultUser})
 	case s.Secret != nil:
-		return m.secret(pod.Namespace, s.Secret, attributes{s.Secret.DefaultMode, s.Secret.DefaultUser})
+		return m.secret(pod, s.Secret, attributes{s.Secret.DefaultMode, s.Secret.DefaultUser})
 	case s.DownwardAPI != nil:
 		return m.downwardAPI(pod, s.DownwardAPI.Items, attributes{s.DownwardAPI.DefaultMode, s.DownwardAPI.DefaultUser})
 	}
@@ -102,11 +103,11 @@ func (m *Manager) projected(ctx context.Context, pod *v1.Pod, p *v1.ProjectedVol
 		var err error
 		switch {
 		case s.ConfigMap != nil:
-			files, err = m.configMap(pod.Namespace, &v1.ConfigMapVolumeSource{
+			files, err = m.configMap(pod, &v1.ConfigMapVolumeSource{
 				LocalObjectReference: s.ConfigMap.LocalObjectReference, Items: s.ConfigMap.Items, Optional: s.ConfigMap.Optional,
 			}, defaults)
 		case s.Secret != nil:
-			files, err = m.secret(pod.Namespace, &v1.SecretVolumeSource{
+			files, err = m.secret(pod, &v1.SecretVolumeSource{
 				SecretName: s.Secret.Name, Items: s.Secret.Items, Optional: s.Secret.Optional,
 			}, defaults)
 		case s.DownwardAPI != nil:
@@ -124,9 +125,9 @@ func (m *Manager) projected(ctx context.Context, pod *v1.Pod, p *v1.ProjectedVol
 	return all, nil
 }
 
-func (m *Manager) configMap(namespace string, s *v1.ConfigMapVolumeSource, defaults attributes) (payload, error) {
+func (m *Manager) configMap(pod *v1.Pod, s *v1.ConfigMapVolumeSource, defaults attributes) (payload, error) {
 	data := map[string][]byte{}
-	if found, ok := m.Objects.ConfigMap(namespace, s.Name); ok {
+	if found, ok := podspec.ObjectsOf(pod, m.Objects).ConfigMap(pod.Namespace, s.Name); ok {
 		for k, v := range found.Data {
 			data[k] = []byte(v)
 		}
@@ -141,9 +142,9 @@ func (m *Manager) configMap(namespace string, s *v1.ConfigMapVolumeSource, defau
 	return files, nil
 }
 
-func (m *Manager) secret(namespace string, s *v1.SecretVolumeSource, defaults attributes) (payload, error) {
+func (m *Manager) secret(pod *v1.Pod, s *v1.SecretVolumeSource, defaults attributes) (payload, error) {
 	var data map[string][]byte
-	if found, ok := m.Objects.Secret(namespace, s.SecretName); ok {
+	if found, ok := podspec.ObjectsOf(pod, m.Objects).Secret(pod.Namespace, s.SecretName); ok {
 		data = found.Data
 	} else if !isTrue(s.Optional) {
 		return nil, failure.FailedMountf("secret %q not found", s.SecretName)

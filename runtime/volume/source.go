@@ -8,6 +8,7 @@ import (
 	"k8s.io/component-helpers/storage/ephemeral"
 
 	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/podspec"
 )
 
 // source is the source of a pod's volume with its claim resolved: a PersistentVolume of type
@@ -49,14 +50,15 @@ func (m *Manager) claimSource(pod *v1.Pod, v *v1.Volume) (source, error) {
 		s.path, s.readOnly = filepath.Join(m.ClaimsDir, pod.Namespace, name), c.ReadOnly
 	}
 	var ok bool
-	if s.claim, ok = m.Objects.Claim(pod.Namespace, name); !ok {
+	objects := podspec.ObjectsOf(pod, m.Objects)
+	if s.claim, ok = objects.Claim(pod.Namespace, name); !ok {
 		return s, failure.FailedMountf("persistentvolumeclaim %q not found", name)
 	}
 	s.readOnly = s.readOnly || readOnlyMany(s.claim.Spec.AccessModes)
 	if s.claim.Spec.VolumeName == "" {
 		return s, nil
 	}
-	pv, ok := m.Objects.PersistentVolume(s.claim.Spec.VolumeName)
+	pv, ok := objects.PersistentVolume(s.claim.Spec.VolumeName)
 	if !ok {
 		return s, failure.FailedMountf("persistentvolume %q not found", s.claim.Spec.VolumeName)
 	}
