@@ -12,6 +12,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/admit"
 )
@@ -51,6 +52,8 @@ type Options struct {
 	Outputs bool
 	// Events says that the results have the events of all pods, not only of those that are not at their goal.
 	Events bool
+	// Notes are what there is to say about pods that are at their goal, by UID.
+	Notes map[types.UID]Note
 	// Trace has the steps that the runtime reports; nil leaves them out of the results.
 	Trace *Trace
 	// AfterStops, if set, is called once, when all pods that the plan stops have stopped and
@@ -73,6 +76,9 @@ type Options struct {
 	Meter Meter
 	Seen  time.Time
 }
+
+// Note is the reason and the message of a pod at its goal, unless it has others.
+type Note struct{ Reason, Message string }
 
 // Logs finds the logs of containers.
 type Logs interface {

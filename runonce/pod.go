@@ -279,7 +279,13 @@ func (p *pod) observe(ctx context.Context) error {
 }
 
 // judge returns the condition of the pod by its last status.
-func (p *pod) judge() condition { return p.goal.judge(p.pod, p.status, p.history, time.Now()) }
+func (p *pod) judge() condition {
+	c := p.goal.judge(p.pod, p.status, p.history, time.Now())
+	if note, ok := p.r.o.Notes[p.pod.UID]; ok && c.outcome.AtGoal() && c.reason == "" {
+		c.reason, c.message = note.Reason, note.Message
+	}
+	return c
+}
 
 // refresh gets the pod's status.
 func (p *pod) refresh(ctx context.Context) error {

@@ -172,6 +172,9 @@ func (o Outcome) AtGoal() bool { return o == Running || o == Ready || o == Succe
 // one ended the run.
 const ReasonFailFast = "FailFast"
 
+// ReasonRolledBack is the reason of pods whose former definition runs, since another one has failed.
+const ReasonRolledBack = "RolledBack"
+
 // reasonStopped is the reason of pods that another process has stopped.
 const reasonStopped = "Stopped"
 

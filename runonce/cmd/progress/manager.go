@@ -63,12 +63,16 @@ func (d *Display) Results(results []runonce.Result) {
 	defer d.mu.Unlock()
 	results = slices.DeleteFunc(slices.Clone(results), func(r runonce.Result) bool { return r.Reason == runonce.ReasonPruned })
 	var others []string
+	up := 0
 	for _, r := range results {
-		if !r.Outcome.AtGoal() {
-			others = append(others, troubled(r.Pod.Namespace+"/"+r.Pod.Name, string(r.Outcome), r.Reason))
+		if r.Outcome.AtGoal() {
+			up++
+		}
+		if text := troubled(r.Pod.Namespace+"/"+r.Pod.Name, string(r.Outcome), r.Reason); text != "" {
+			others = append(others, text)
 		}
 	}
-	d.tellStatus(d.counted(len(results)-len(others), len(results), others))
+	d.tellStatus(d.counted(up, len(results), others))
 	d.manager.final = true
 }
 
@@ -140,11 +144,11 @@ func (d *Display) statusText(now time.Time) string {
 	var doing, others []string
 	up := 0
 	for _, p := range d.pods.order {
-		switch {
-		case runonce.Outcome(p.State).AtGoal():
+		if runonce.Outcome(p.State).AtGoal() {
 			up++
-		case isOutcome(p.State):
-			others = append(others, troubled(p.name, p.State, p.Reason))
+		}
+		if text := troubled(p.name, p.State, p.Reason); isOutcome(p.State) && text != "" {
+			others = append(others, text)
 		}
 	}
 	for _, t := range d.transfers {
@@ -181,8 +185,14 @@ func (d *Display) counted(up, total int, more []string) string {
 	return text
 }
 
+// troubled says what is wrong with a pod that has an outcome, "" for nothing.
 func troubled(name, outcome, reason string) string {
-	if reason == "" || reason == outcome {
+	switch {
+	case reason == runonce.ReasonRolledBack:
+		return name + ": " + reason
+	case runonce.Outcome(outcome).AtGoal():
+		return ""
+	case reason == "" || reason == outcome:
 		return name + ": " + outcome
 	}
 	return fmt.Sprintf("%s: %s (%s)", name, outcome, reason)
