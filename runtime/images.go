@@ -28,6 +28,12 @@ func (p *Pods) ImageDigest(ctx context.Context, pod *v1.Pod, name string, policy
 	return p.images.digest(ctx, pod, imageRef{name, policy})
 }
 
+// NewestDigest returns the digest that an image of the pod has in its registry, or here if the user has preloaded it, and
+// the one of the local image, also with an error of the registry; "" if there is none. The pod refers to the objects.
+func (p *Pods) NewestDigest(ctx context.Context, objects podspec.Objects, pod *v1.Pod, name string) (newest, local string, err error) {
+	return p.images.newest(ctx, objects, pod, name)
+}
+
 // containerImages returns the image of the container, pulled if need be, and pulls and mounts those that
 // it mounts as volumes (kuberuntime.getImageVolumes).
 func (p *Pods) containerImages(ctx context.Context, pod *v1.Pod, c *v1.Container) (img engine.Image, err error) {

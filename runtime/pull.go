@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/runonce/runonce/internal/podspec"
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/image"
 )
@@ -241,7 +242,7 @@ func (i *imagePuller) look(ctx context.Context, uid types.UID, ref imageRef) (lo
 		return found, err
 	}
 	i.mu.Lock()
-	preloaded, since := i.preloaded, i.of(uid).since
+	since := i.of(uid).since
 	found.pulls = i.pullsOf(found.name)
 	i.mu.Unlock()
 	found.seen = found.pulls.last.Load()
@@ -252,8 +253,7 @@ func (i *imagePuller) look(ctx context.Context, uid types.UID, ref imageRef) (lo
 	if err == nil && found.seen != nil && !found.seen.at.Before(since) {
 		return found, nil
 	}
-	local := slices.ContainsFunc(preloaded, func(name string) bool { return image.Same(found.name, name, found.Digest) })
-	policy := image.Policy{Ref: ref.name, Pull: ref.policy, Mode: i.o.Pull, Present: err == nil, Local: local}
+	policy := image.Policy{Ref: ref.name, Pull: ref.policy, Mode: i.o.Pull, Present: err == nil, Local: i.isPreloaded(found.name, found.Digest)}
 	if other := new(engine.PlatformError); errors.As(err, &other) {
 		policy.Absent = other
 	}
@@ -277,6 +277,33 @@ func (i *imagePuller) digest(ctx context.Context, pod *v1.Pod, ref imageRef) (st
 		return local.Digest, context.Cause(ctx)
 	}
 	return digest, err
+}
+
+// newest returns what Pods.NewestDigest does.
+func (i *imagePuller) newest(ctx context.Context, objects podspec.Objects, pod *v1.Pod, ref string) (newest, local string, err error) {
+	name, err := image.Normalize(ref)
+	if err != nil {
+		return "", "", err
+	}
+	found, err := i.o.Engine.Image(ctx, name)
+	if err != nil && !errors.Is(err, engine.ErrNotFound) {
+		return "", "", err
+	}
+	if err == nil && i.isPreloaded(name, found.Digest) {
+		return found.Digest, found.Digest, nil
+	}
+	credentials, err := image.PodCredentials(objects, pod, name)
+	if err == nil {
+		newest, err = i.o.Engine.Resolve(ctx, name, credentials...)
+	}
+	return newest, found.Digest, err
+}
+
+// isPreloaded says whether the user has preloaded the local image with this digest.
+func (i *imagePuller) isPreloaded(name, digest string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.ContainsFunc(i.preloaded, func(own string) bool { return image.Same(name, own, digest) })
 }
 
 // pull pulls the image, when no other pod does. It shares the result of a pull that this pod

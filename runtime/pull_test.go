@@ -16,6 +16,7 @@ import (
 
 	"github.com/runonce/runonce/runtime"
 	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/engine/enginetest"
 	"github.com/runonce/runonce/runtime/image"
 )
 
@@ -276,4 +277,56 @@ func TestPullAheadOfTurn(t *testing.T) {
 		}
 		wantStates(t.Context(), t, p, pod, "c0=running")
 	})
+}
+
+// TestNewestDigest: the registry says which digest an image has, to a pod with the credentials, unless the user has
+// preloaded the image.
+func TestNewestDigest(t *testing.T) {
+	t.Parallel()
+	const ref = "localhost/far:1"
+	login := enginetest.Objects{Secrets: map[string]*v1.Secret{
+		"default/login": {Type: v1.SecretTypeDockerConfigJson, Data: map[string][]byte{v1.DockerConfigJsonKey: []byte(`{"auths": {"localhost": {"username": "me", "password": "pw"}}}`)}},
+	}}
+	for _, tc := range []struct {
+		name, ref     string
+		stored        string // digest
+		preloaded     []string
+		objects       enginetest.Objects
+		withdrawn     bool
+		newest, local string
+		fails         string
+	}{
+		{name: "not here", ref: ref, objects: login, newest: "sha256:new"},
+		{name: "another one here", ref: ref, objects: login, stored: "sha256:old", newest: "sha256:new", local: "sha256:old"},
+		{name: "preloaded", ref: ref, stored: "sha256:old", preloaded: []string{ref}, newest: "sha256:old", local: "sha256:old"},
+		{name: "preloaded and lost", ref: ref, objects: login, preloaded: []string{ref}, newest: "sha256:new"},
+		{name: "no credentials", ref: ref, stored: "sha256:old", local: "sha256:old", fails: "401 Unauthorized"},
+		{name: "no answer", ref: ref, objects: login, withdrawn: true, stored: "sha256:old", local: "sha256:old", fails: "no such image"},
+		{name: "no reference", ref: "A:B:C", fails: "invalid reference"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t)
+				n.engine.Users = map[string]engine.Credential{ref: {User: "me", Password: "pw"}}
+				if n.engine.Push(ref, engine.Image{Digest: "sha256:new"}); tc.withdrawn {
+					n.engine.Withdraw(ref)
+				}
+				if tc.stored != "" {
+					n.engine.Store[ref] = engine.Image{Ref: ref, Digest: tc.stored}
+				}
+				p := n.pods(t.Context(), t)
+				p.SetPreloaded(tc.preloaded)
+				pod := farPod("web")
+				pod.Spec.ImagePullSecrets = []v1.LocalObjectReference{{Name: "login"}}
+				newest, local, err := p.NewestDigest(t.Context(), tc.objects, pod, tc.ref)
+				if newest != tc.newest || local != tc.local {
+					t.Errorf("newest %q, local %q, want %q and %q", newest, local, tc.newest, tc.local)
+				}
+				if (err == nil) != (tc.fails == "") || err != nil && !strings.Contains(err.Error(), tc.fails) {
+					t.Errorf("error %v, want %q", err, tc.fails)
+				}
+			})
+		})
+	}
 }

@@ -368,6 +368,26 @@ func (e *Engine) Pull(ctx context.Context, ref string, credentials ...engine.Cre
 	return img, nil
 }
 
+// Push puts an image into Registry, by its tag and by its digest.
+func (e *Engine) Push(ref string, img engine.Image) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.Registry == nil {
+		e.Registry = map[string]engine.Image{}
+	}
+	for _, name := range []string{ref, image.Repository(ref) + "@" + img.Digest} {
+		img.Ref = name
+		e.Registry[name] = img
+	}
+}
+
+// Withdraw removes an image from Registry by its tag.
+func (e *Engine) Withdraw(ref string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.Registry, ref)
+}
+
 // Resolve returns the digest of the image in Registry.
 func (e *Engine) Resolve(_ context.Context, ref string, credentials ...engine.Credential) (string, error) {
 	e.mu.Lock()
