@@ -11,6 +11,7 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/fsnotify/fsnotify"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/admit/nodeinfo"
@@ -65,6 +66,8 @@ type IO struct {
 	Statfs func(dir string) (nodeinfo.Filesystem, error)
 	// FreePort returns a port on which nobody listens at an address, "" for all; nil stands for backend.FreePort.
 	FreePort func(ctx context.Context, protocol v1.Protocol, ip string) (int32, error)
+	// Inotify returns what has the events of files; nil stands for fsnotify.NewWatcher.
+	Inotify func() (*fsnotify.Watcher, error)
 	// Open opens the container engine.
 	Open func(ctx context.Context, o backend.Options) (backend.Engine, error)
 	// Versions returns the versions of the daemon and the OCI runtime without opening the

@@ -55,23 +55,28 @@ func (t *nodeTarget) reserve(ctx context.Context, set *manifests.Set) (admit.Pla
 	if err != nil {
 		return plan, err
 	}
+	return plan, t.commit(ctx, set, plan)
+}
+
+// commit reserves the resources of the pods of a plan, which was made for the set in this turn.
+func (t *nodeTarget) commit(ctx context.Context, set *manifests.Set, plan admit.Plan) error {
 	if err := t.define(ctx, set); err != nil {
-		return plan, err
+		return err
 	}
 	t.tie()
 	if err := t.owner.Reserve(plan.Admitted()); err != nil {
-		return plan, unusable(err)
+		return unusable(err)
 	}
 	for _, d := range plan.Removals() {
 		if err := t.owner.Revoke(d.Pod, d.By); err != nil {
-			return plan, unusable(err)
+			return unusable(err)
 		}
 	}
 	// Now, since no other run plans: what has no record is gone.
 	if err := t.pods.ExpireLogs(); err != nil {
 		t.log.Warn("could not remove old logs", "error", err)
 	}
-	return plan, nil
+	return nil
 }
 
 // plan plans for this machine and the pods that run on it, and adds the images that a run would pull.

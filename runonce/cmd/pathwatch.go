@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -31,7 +32,9 @@ type watcher struct {
 	interval    time.Duration
 	last        string
 	add         func(path string) error // has the events of a file or directory come
+	inotify     func() (*fsnotify.Watcher, error)
 	changed     chan struct{}
+	hungUp      atomic.Bool // there was a hangup since somebody has set it to false
 }
 
 // newWatcher returns a watcher whose channel gets a value when the fingerprint of the paths has changed,
@@ -39,13 +42,13 @@ type watcher struct {
 func newWatcher(paths []string, recursive bool, fingerprint func() string) *watcher {
 	return &watcher{
 		paths: paths, recursive: recursive, fingerprint: fingerprint, last: fingerprint(), changed: make(chan struct{}, 1),
-		interval: lookInterval, add: func(string) error { return nil },
+		interval: lookInterval, add: func(string) error { return nil }, inotify: fsnotify.NewWatcher,
 	}
 }
 
 // start begins to watch, until ctx is done. An error says that changes are only noticed by looking.
 func (w *watcher) start(ctx context.Context) error {
-	inotify, err := fsnotify.NewWatcher()
+	inotify, err := w.inotify()
 	if err != nil {
 		go w.work(ctx, nil, nil)
 		return fmt.Errorf("watching files: %w", err)
@@ -107,6 +110,7 @@ func (w *watcher) work(ctx context.Context, events <-chan fsnotify.Event, lost <
 			w.look()
 			timer.Reset(w.interval)
 		case <-w.hangups:
+			w.hungUp.Store(true)
 			w.report()
 		case <-ctx.Done():
 			return

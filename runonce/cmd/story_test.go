@@ -52,8 +52,8 @@ var update = flag.Bool("update", false, "write the golden files again")
 // The conditions are [memory], the engine in memory, [daemon], a containerd daemon,
 // [containerd-1.6], a daemon of that version, and [cluster], a Kubernetes cluster.
 //
-// "run" and "plan" get the node of node.yaml unless they name another, on a cluster instead
-// --create-namespace, and "run" gets --settle 100ms unless it says otherwise. The networks are those
+// "run", "watch" and "plan" get the node of node.yaml unless they name another, on a cluster instead
+// --create-namespace, and "run" and "watch" get --settle 100ms unless they say otherwise. The networks are those
 // in the story's directory net.d, whatever the machine has; without it the pods get a bridge
 // of their own. A story's directory etc/runonce has the configuration files of the machine. In memory, the files of the machine
 // are those in the directory machine. A command with --root has it instead of that of the story.
@@ -305,7 +305,7 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 // defaults returns the flags that a command gets unless it has them.
 func (s *story) defaults(command string, args []string) []string {
 	var flags []string
-	runs := command == "run"
+	runs := command == "run" || command == "watch"
 	switch {
 	case !runs && command != "plan":
 	case s.cluster && slices.Contains(args, "--create-namespace=false"):
@@ -444,7 +444,7 @@ func TestStories(t *testing.T) {
 			m := newMemory(t)
 			logs := filepath.Join(m.root, "log")
 			return target{
-				world: cmd.IO{Getenv: func(string) string { return "" }, Machine: bareMachine(), Open: m.open, Examine: m.examine},
+				world: cmd.IO{Getenv: func(string) string { return "" }, Machine: bareMachine(), Open: m.open, Examine: m.examine, Inotify: noInotify},
 				flags: []string{"--root", m.root, "--state", filepath.Join(m.root, "state"), "--log-dir", logs},
 				logs:  logs,
 				kill:  m.kill, exact: true,

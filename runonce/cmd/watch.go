@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/podspec"
@@ -34,6 +35,8 @@ type watchCommand struct {
 	queueFlags   // likewise, on the command line
 	metricsFlags
 	serveFlags
+	rollbackFlags
+	imageWatchFlags
 	acceptor
 	queueGiven  bool
 	maxRestarts int
@@ -47,7 +50,11 @@ type watchCommand struct {
 	invalid []runonce.Result
 	faulty  bool // the manifests had errors when they were last read
 	meter   *meter
-	begun   time.Time // when the manifests of the plan were read
+	files   *watcher
+	// rollbacks know which definitions of pods have failed.
+	rollbacks *rollbacks
+	newest    *imageWatch
+	begun     time.Time // when the manifests of the plan were read
 }
 
 func (p *program) watchCommand() *cli.Command {
@@ -65,11 +72,23 @@ func (p *program) watchCommand() *cli.Command {
 			boolFlag(&c.accepts, categoryServe, "with --serve, run the pods that clients create as well", "accept"),
 			p.quietFlag(),
 		},
-	}, c, &c.podFlags, &c.startFlags, &c.outputFlags, hidden{&c.clusterFlags}, hidden{&c.queueFlags}, &c.metricsFlags, &c.serveFlags)
+	}, c, &c.podFlags, &c.startFlags, &c.outputFlags, hidden{&c.clusterFlags}, hidden{&c.queueFlags}, &c.metricsFlags, &c.serveFlags, &c.rollbackFlags, &c.imageWatchFlags)
 }
 
 // currentObjects are those of the manifests that were read last.
-type currentObjects struct{ set atomic.Pointer[manifests.Set] }
+type currentObjects struct {
+	set atomic.Pointer[manifests.Set]
+	// former has the manifests of the pods, by UID, whose former definition runs.
+	former atomic.Pointer[map[types.UID]*manifests.Set]
+}
+
+// Of returns the objects to which the pod refers, for podspec.ObjectsOf.
+func (o *currentObjects) Of(pod *v1.Pod) podspec.Objects {
+	if all := o.former.Load(); all != nil && (*all)[pod.UID] != nil {
+		return (*all)[pod.UID]
+	}
+	return o.set.Load()
+}
 
 func (o *currentObjects) ConfigMap(namespace, name string) (*v1.ConfigMap, bool) {
 	return o.set.Load().ConfigMap(namespace, name)
@@ -87,12 +106,11 @@ func (o *currentObjects) PersistentVolume(name string) (*v1.PersistentVolume, bo
 	return o.set.Load().PersistentVolume(name)
 }
 
-// noteGiven: what the configuration says of the queue is about run.
-func (c *watchCommand) noteGiven() { c.queueGiven = c.queue }
+// noteGiven: what the configuration says of the queue and of a deadline is about run.
+func (c *watchCommand) noteGiven() { c.queueGiven, c.limit = c.queue, c.timeout }
 
-// run runs the pods, and goes on until it is interrupted.
-func (c *watchCommand) run(ctx context.Context, args []string) error {
-	c.outliveReaders()
+// refuse refuses what means nothing for a watch.
+func (c *watchCommand) refuse(args []string) error {
 	switch {
 	case c.onCluster():
 		return usagef("watch runs pods on this machine only: on a cluster, a Deployment keeps pods running")
@@ -102,6 +120,15 @@ func (c *watchCommand) run(ctx context.Context, args []string) error {
 		return usagef("watch: standard input can only be read once: use run")
 	case c.accepts && c.serveFlags.address == "":
 		return usagef("--accept runs the pods that clients create: it needs --serve, where they do")
+	}
+	return c.imageWatchFlags.checkFor(&c.imageFlags)
+}
+
+// run runs the pods, and goes on until it is interrupted.
+func (c *watchCommand) run(ctx context.Context, args []string) error {
+	c.outliveReaders()
+	if err := c.refuse(args); err != nil {
+		return err
 	}
 	c.recordRun(c.root, args)
 	args, err := c.acceptor.open(c.root, args)
@@ -119,7 +146,10 @@ func (c *watchCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	c.meter.measure(&c.options)
-	c.begun = c.options.Start
+	c.begun, c.rollbacks, c.newest = c.options.Start, newRollbacks(c.limit), c.imageWatch()
+	if c.rollback {
+		c.options.Progress = c.follow(c.options.Progress)
+	}
 	defer c.meter.keep(ctx, func(err error) { c.log.Warn("could not write the metrics", "error", err) })()
 	c.display.Goal(c.options.Until)
 	c.display.Service()
@@ -129,7 +159,7 @@ func (c *watchCommand) run(ctx context.Context, args []string) error {
 	}
 	input.ClusterDomain = c.clusterDomain
 	c.reading = reading{args, input, c.skipInvalid, true} // when all pods have gone from a directory, they are stopped
-	changes := c.changes(ctx)
+	c.watchFiles(ctx)
 	set, err := c.read(ctx, c.reading)
 	if err != nil {
 		return err
@@ -147,7 +177,8 @@ func (c *watchCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer ended()
-	return c.keep(ctx, changes)
+	defer c.watchImages(ctx)()
+	return c.keep(ctx)
 }
 
 // serve has the pods served in the background until the returned function is called, if that is wanted.
@@ -172,8 +203,8 @@ func (c *watchCommand) serve(ctx context.Context) (end func(), err error) {
 	}, nil
 }
 
-// changes returns a channel that gets a value when the files have changed, or SIGHUP has come.
-func (c *watchCommand) changes(ctx context.Context) <-chan struct{} {
+// watchFiles notices when the files have changed, or SIGHUP has come.
+func (c *watchCommand) watchFiles(ctx context.Context) {
 	var paths []string
 	for _, arg := range c.reading.paths {
 		if origin := manifests.Origin(arg); filepath.IsAbs(origin) {
@@ -182,6 +213,9 @@ func (c *watchCommand) changes(ctx context.Context) <-chan struct{} {
 	}
 	w := newWatcher(paths, c.recursive, func() string { return manifests.Fingerprint(ctx, c.reading.paths, c.reading.options) })
 	w.hangups = c.hangups
+	if c.io.Inotify != nil {
+		w.inotify = c.io.Inotify
+	}
 	if err := w.start(ctx); err != nil {
 		c.log.Warn("could not watch the manifests; checking for changes every 20 seconds", "error", err)
 	}
@@ -189,7 +223,7 @@ func (c *watchCommand) changes(ctx context.Context) <-chan struct{} {
 	if c.io.CatchHangups != nil {
 		c.io.CatchHangups() // it ends nothing here
 	}
-	return w.changed
+	c.files = w
 }
 
 // openTarget says how this machine runs the pods.
@@ -211,6 +245,9 @@ func (c *watchCommand) begin(ctx context.Context, set *manifests.Set) error {
 		return err
 	}
 	c.options.Logs, c.options.Events = c.target.logs(), c.wantsEvents(c.output)
+	if err := c.learn(ctx, set); err != nil {
+		return err
+	}
 	if err := c.awaitTurn(ctx, set, c.target.owner); err != nil {
 		return err
 	}
@@ -222,23 +259,12 @@ func (c *watchCommand) awaitTurn(ctx context.Context, set *manifests.Set, run *r
 	if err := c.target.settleImages(ctx, set); err != nil {
 		return err
 	}
+	c.lookForImages(ctx, set)
 	return c.target.enter(ctx, run)
 }
 
-// replan makes a plan for the manifests. It is the turn of the target's run, and nothing of the plan
-// before is carried out any more: what the new plan does not see must not start.
-func (c *watchCommand) replan(ctx context.Context, set *manifests.Set) error {
-	plan, err := c.target.reserve(ctx, set)
-	if err != nil {
-		return err
-	}
-	c.current, c.invalid = plan, invalidResults(set)
-	c.display.Plan(plan.Admitted())
-	return nil
-}
-
 // keep carries out one plan after the other until the command is interrupted.
-func (c *watchCommand) keep(ctx context.Context, changes <-chan struct{}) error {
+func (c *watchCommand) keep(ctx context.Context) error {
 	c.display.OnInterrupt(progress.EffectLeave)
 	if c.stopPods {
 		c.display.OnInterrupt(progress.EffectStop)
@@ -255,10 +281,15 @@ func (c *watchCommand) keep(ctx context.Context, changes <-chan struct{}) error 
 			select {
 			case results := <-done:
 				return c.end(ctx, results)
-			case <-changes:
+			case <-c.files.changed:
 				next = c.reload(ctx)
 			case a := <-c.asked:
 				next = c.accept(ctx, a)
+			case <-c.rollbacks.due:
+				next = c.again(ctx)
+			case changes := <-c.newest.found:
+				c.noticeImages(changes)
+				next = c.again(ctx)
 			}
 		}
 		close(over)
@@ -286,6 +317,10 @@ type change struct {
 // before goes on meanwhile. What is invalid changes nothing, and nil is returned.
 func (c *watchCommand) reload(ctx context.Context) *change {
 	c.log.Info("reading the manifests again")
+	if c.files.hungUp.Swap(false) {
+		c.rollbacks.retry()
+		c.newest.stale.Store(true)
+	}
 	set, err := c.read(ctx, c.reading)
 	c.noticeValid(err != nil || len(set.Invalid) > 0)
 	var next *change
@@ -362,6 +397,9 @@ func (c *watchCommand) concluded(invalid []runonce.Result) func([]runonce.Result
 		results = append(slices.Clone(results), invalid...)
 		if slices.ContainsFunc(results, func(r runonce.Result) bool { return r.IsInterrupted() }) {
 			return // interrupted, or there is another plan
+		}
+		if c.rollbacks.areDue(results) {
+			return // there will be one
 		}
 		code := report.ExitCode(results, 0)
 		if code == report.ExitOK {

@@ -2,6 +2,7 @@ package cmd_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
+
 	"github.com/runonce/runonce/runonce/cmd"
 )
 
@@ -24,6 +27,8 @@ type watched struct {
 	notified       lockedBuffer
 	signals        chan os.Signal
 	code           chan int
+	pause          time.Duration // between looks at what is awaited
+	patience       time.Duration
 }
 
 func (m *memory) flags() []string {
@@ -32,18 +37,47 @@ func (m *memory) flags() []string {
 
 func watchPaths(t *testing.T, m *memory, args ...string) *watched {
 	t.Helper()
-	w := &watched{m: m, signals: make(chan os.Signal, 1), code: make(chan int, 1)}
+	w := &watched{m: m, pause: 10 * time.Millisecond, patience: patience}
+	w.start(t, cmd.IO{}, m.watchArgs(args)...)
+	return w
+}
+
+// noInotify has changes of files noticed by looking, for a test with a clock of its own (testing/synctest): that stands still while
+// inotify is read.
+func noInotify() (*fsnotify.Watcher, error) { return nil, errors.New("inotify is not used") }
+
+// watchInBubble is watchPaths for a test with a clock of its own.
+func watchInBubble(t *testing.T, m *memory, args ...string) *watched {
+	t.Helper()
+	return watchInBubbleWith(t, m, nil, args...)
+}
+
+func watchInBubbleWith(t *testing.T, m *memory, environ []string, args ...string) *watched {
+	t.Helper()
+	w := &watched{m: m, pause: 10 * time.Second, patience: 12 * time.Hour}
+	w.start(t, cmd.IO{Inotify: noInotify, Environ: func() []string { return environ }}, m.watchArgs(args)...)
+	return w
+}
+
+// watchArgs returns the arguments of watch on a machine in memory.
+func (m *memory) watchArgs(args []string) []string {
 	if !slices.Contains(args, "--settle") {
 		args = append(args, "--settle", "0s")
 	}
-	args = slices.Concat([]string{"runonce", "watch", "--node", nodeFile()}, args, m.flags())
-	go func() {
-		w.code <- cmd.Main(t.Context(), args, cmd.IO{
-			Stdout: &w.stdout, Stderr: &w.stderr, Open: m.open, Machine: bareMachine(), Getenv: func(string) string { return "" },
-			Signals: w.signals, Notify: func(message string) { _, _ = fmt.Fprintln(&w.notified, message) },
-		})
-	}()
-	return w
+	return slices.Concat([]string{"--node", nodeFile()}, args, m.flags())
+}
+
+// start starts the command.
+func (w *watched) start(t *testing.T, world cmd.IO, args ...string) {
+	t.Helper()
+	w.signals, w.code = make(chan os.Signal, 1), make(chan int, 1)
+	world.Stdout, world.Stderr, world.Signals = &w.stdout, &w.stderr, w.signals
+	world.Notify = func(message string) { _, _ = fmt.Fprintln(&w.notified, message) }
+	if w.m != nil {
+		world.Open, world.Machine, world.Getenv = w.m.open, bareMachine(), func(string) string { return "" }
+	}
+	ctx := t.Context()
+	go func() { w.code <- cmd.Main(ctx, append([]string{"runonce", "watch"}, args...), world) }()
 }
 
 // end sends the signal and checks the exit code.
@@ -55,7 +89,7 @@ func (w *watched) end(t *testing.T, sig os.Signal, code int) {
 		if got != code {
 			t.Errorf("exit code %d, want %d\n%s", got, code, w.stderr.String())
 		}
-	case <-time.After(patience):
+	case <-time.After(w.patience):
 		t.Fatalf("it does not end\n%s", w.stderr.String())
 	}
 }
@@ -63,7 +97,7 @@ func (w *watched) end(t *testing.T, sig os.Signal, code int) {
 // await waits until the condition is true.
 func (w *watched) await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(w.patience); !condition(); time.Sleep(w.pause) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s does not come\n%s\n%s\n%s", what, w.stdout.String(), w.stderr.String(), w.notified.String())
 		}
@@ -233,6 +267,11 @@ func TestWatchRefuses(t *testing.T) {
 		{[]string{pod, "--context", "c"}, "on this machine only"},
 		{[]string{"-"}, "standard input can only be read once"},
 		{[]string{pod, "--rm"}, "--rm"},
+		{[]string{pod, "--timeout", "1m"}, "it needs --rollback"},
+		{[]string{pod, "--pull-interval", "1m"}, "it needs --pull=newer or --pull=always"},
+		{[]string{pod, "--pull-interval", "1m", "--pull", "never"}, "it needs --pull=newer or --pull=always"},
+		{[]string{pod, "--pull-interval", "1m", "--pull", "newer", "--lock", "/none"}, "it cannot be used with --lock"},
+		{[]string{pod, "--pull-interval", "-1m", "--pull", "newer"}, "--pull-interval"},
 		{[]string{"/none"}, "does not exist"},
 		{nil, "no PATH given"},
 	} {

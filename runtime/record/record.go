@@ -42,6 +42,9 @@ type Pod struct {
 	// Outcome is what the last run has decided, nil if that is not known. It changes nothing of the
 	// pod and of its status.
 	Outcome *Outcome `json:"outcome,omitempty"`
+	// Former is the definition that this one has replaced, and that runs again if this one does not reach its goal; nil
+	// for none, or once it has.
+	Former *v1.Pod `json:"former,omitempty"`
 	// Sandboxed and Discarded are the last instance of each container that does not count any
 	// more: Sandboxed because it ran in an earlier sandbox, so that init containers run again;
 	// Discarded because all containers of the pod were restarted in place. The kubelet finds the
