@@ -2,6 +2,7 @@ package cmd_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -89,6 +90,9 @@ func appImage(t *testing.T) ociimage.Image {
 	}
 }
 
+// cosign is a program that is called like the one of this name, and accepts the image of the examples.
+const cosign = "#!/bin/sh\ncase $* in 'verify --key /etc/runonce/cosign.pub registry.example/team/app:1@sha256:'*) ;; *) echo \"$*\" >&2; exit 1 ;; esac\n"
+
 // TestRegistryExamples runs the examples of docs/registries.md behind a proxy that knows their
 // registries.
 func TestRegistryExamples(t *testing.T) {
@@ -100,11 +104,13 @@ func TestRegistryExamples(t *testing.T) {
 		o        registry.Options
 		selfMade bool // the machine does not trust the CA
 		daemons  []daemon.Version
+		programs map[string]string // that the machine has
 	}{
 		"Pull secrets":                {o: secured, daemons: []daemon.Version{daemon.Current, daemon.Debian}},
 		"Files of docker and podman":  {o: secured},
 		"Credential helpers":          {o: secured},
 		"Credential provider plugins": {o: secured, daemons: []daemon.Version{daemon.Current}},
+		"Verifying images":            {o: open, daemons: []daemon.Version{daemon.Current}, programs: map[string]string{"/usr/local/bin/cosign": cosign}},
 		"Mirrors":                     {o: open},
 		"Private CA":                  {o: open, selfMade: true},
 		"Client certificates":         {o: registry.Options{Certs: certs, ClientCerts: true}, selfMade: true, daemons: []daemon.Version{daemon.Debian}},
@@ -120,6 +126,7 @@ func TestRegistryExamples(t *testing.T) {
 	embedded := newMachine(t, "")
 	for title, c := range cases {
 		t.Run(title, func(t *testing.T) {
+			maps.Copy(examples[title].files, c.programs)
 			r := registry.Start(t, c.o)
 			r.Push(t, "team/app:1", image)
 			registries := map[string]*registry.Registry{"registry.example": r}
