@@ -129,8 +129,10 @@ func TestRollbackOfObjects(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.awaitPods(t, "a 1")
-		w.await(t, "the goal", func() bool { return w.status() == rolledBack })
 		w.end(t, syscall.SIGTERM, 0)
+		if w.status() != rolledBack {
+			t.Errorf("status %q", w.status())
+		}
 		got := slices.DeleteFunc(began.list(), func(s string) bool { return s == "a do exit 3" })
 		if !slices.Equal(got, []string{"a do sleep 1h", "a do sleep 1h", "a do sleep 1h"}) {
 			t.Errorf("started: %v", began.list())

@@ -29,6 +29,7 @@ type watched struct {
 	code           chan int
 	pause          time.Duration // between looks at what is awaited
 	patience       time.Duration
+	calm           time.Duration // before the end, so that what has begun is over
 }
 
 func (m *memory) flags() []string {
@@ -54,7 +55,7 @@ func watchInBubble(t *testing.T, m *memory, args ...string) *watched {
 
 func watchInBubbleWith(t *testing.T, m *memory, environ []string, args ...string) *watched {
 	t.Helper()
-	w := &watched{m: m, pause: 10 * time.Second, patience: 12 * time.Hour}
+	w := &watched{m: m, pause: 10 * time.Second, patience: 12 * time.Hour, calm: time.Minute}
 	w.start(t, cmd.IO{Inotify: noInotify, Environ: func() []string { return environ }}, m.watchArgs(args)...)
 	return w
 }
@@ -83,6 +84,7 @@ func (w *watched) start(t *testing.T, world cmd.IO, args ...string) {
 // end sends the signal and checks the exit code.
 func (w *watched) end(t *testing.T, sig os.Signal, code int) {
 	t.Helper()
+	time.Sleep(w.calm)
 	w.signals <- sig
 	select {
 	case got := <-w.code:
