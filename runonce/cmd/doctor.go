@@ -12,6 +12,7 @@ import (
 	"github.com/runonce/runonce/admit"
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/manifests"
+	"github.com/runonce/runonce/runonce"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runonce/cmd/doctor"
 	"github.com/runonce/runonce/runonce/report"
@@ -129,7 +130,7 @@ func (c *doctorCommand) askRegistries(ctx context.Context, set *manifests.Set) [
 	checks := make([]doctor.Check, len(refs))
 	_ = inParallel(refs, defaultPulls, func(i int, ref string) error {
 		always := slices.ContainsFunc(all[ref], func(u use) bool { return u.image.Policy == v1.PullAlways })
-		digest, err := askFor(ctx, from, set, ref, distinct(all[ref]))
+		digest, err := askFor(ctx, from, set, ref, all[ref])
 		if err != nil {
 			err = failure.WithAdvice(err)
 		}
@@ -143,16 +144,15 @@ func (c *doctorCommand) askRegistries(ctx context.Context, set *manifests.Set) [
 func askFor(ctx context.Context, from images.Registries, set *manifests.Set, ref string, uses []use) (digest string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, registryTimeout, fmt.Errorf("the registry did not answer within %s", registryTimeout))
 	defer cancel()
-	for _, u := range uses {
-		credentials, cerr := image.PodCredentials(set, u.pod, ref)
-		if err = cerr; err != nil {
-			continue
+	err = withUses(ctx, runonce.Backoff{}, uses, func(u use) error {
+		credentials, err := image.PodCredentials(set, u.pod, ref)
+		if err != nil {
+			return failure.Permanentf("%w", err)
 		}
-		if digest, err = from.Digest(ctx, ref, credentials); err == nil {
-			return digest, nil
-		}
-	}
-	return "", err
+		digest, err = from.Digest(ctx, ref, credentials)
+		return err
+	})
+	return digest, err
 }
 
 // table prints one line for each check, and below it what to do.

@@ -76,6 +76,24 @@ func githubJob(t *testing.T) ciJob {
 	return jobOf(w.Jobs["integration"].Env, w.Jobs["integration"].Steps)
 }
 
+// composite is an action of GitHub that is made of steps.
+type composite struct {
+	Inputs map[string]struct{ Default string }
+	Runs   struct{ Steps []step }
+}
+
+// readAction reads one of this repository, and returns its directory.
+func readAction(t *testing.T, name string) (composite, string) {
+	t.Helper()
+	var c composite
+	parse(t, read(t, packaging+name+"/action.yml"), &c)
+	dir, err := filepath.Abs(packaging + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, dir
+}
+
 // actionJob reads the example of the action, and the action, of which this program is installed, with these inputs
 // instead of those of the example.
 func actionJob(t *testing.T, inputs map[string]string) ciJob {
@@ -92,15 +110,7 @@ func actionJob(t *testing.T, inputs map[string]string) ciJob {
 		t.Fatal("the example does not use the action")
 	}
 	maps.Copy(with, inputs)
-	var action struct {
-		Inputs map[string]struct{ Default string }
-		Runs   struct{ Steps []step }
-	}
-	parse(t, read(t, packaging+"github/action.yml"), &action)
-	dir, err := filepath.Abs(packaging + "github")
-	if err != nil {
-		t.Fatal(err)
-	}
+	action, dir := readAction(t, "github")
 	for name := range with {
 		if _, ok := action.Inputs[name]; !ok {
 			t.Errorf("the action has no input %q", name)
@@ -125,12 +135,7 @@ func actionJob(t *testing.T, inputs map[string]string) ciJob {
 // downJob reads the action that removes what the other one has kept.
 func downJob(t *testing.T) ciJob {
 	t.Helper()
-	var action struct{ Runs struct{ Steps []step } }
-	parse(t, read(t, packaging+"github/down/action.yml"), &action)
-	dir, err := filepath.Abs(packaging + "github/down")
-	if err != nil {
-		t.Fatal(err)
-	}
+	action, dir := readAction(t, "github/down")
 	return jobOf(map[string]string{"GITHUB_ACTION_PATH": dir}, action.Runs.Steps)
 }
 

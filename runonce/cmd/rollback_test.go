@@ -73,15 +73,7 @@ func TestRollbackWithoutLimit(t *testing.T) {
 		dir := t.TempDir()
 		writePod(t, dir, "a", boxPod("a", "Always", "[sleep]"))
 		w := watchInBubble(t, newMemory(t), "--rollback", "--timeout", "0", dir)
-		w.await(t, "the goal", func() bool { return w.status() == "1 of 1 pod running" })
-		writePod(t, dir, "a", boxPod("a", "Always", "[exit, '3']"))
-		w.await(t, "the change", func() bool { return strings.Contains(w.stderr.String(), "back-off") })
-		time.Sleep(time.Hour)
-		if text := w.stderr.String(); strings.Contains(text, "rolled back") {
-			t.Errorf("it says\n%s", text)
-		}
-		w.signals <- syscall.SIGTERM
-		<-w.code
+		w.keepsChange(t, dir, time.Hour)
 	})
 }
 
@@ -93,17 +85,23 @@ func TestRollbackAndTimeoutOfRun(t *testing.T) {
 			dir := t.TempDir()
 			writePod(t, dir, "a", boxPod("a", "Always", "[sleep]"))
 			w := watchInBubbleWith(t, newMemory(t), []string{"RUNONCE_TIMEOUT=1m"}, append(flags, "--settle", "3s", dir)...)
-			w.await(t, "the goal", func() bool { return w.status() == "1 of 1 pod running" })
-			writePod(t, dir, "a", boxPod("a", "Always", "[exit, '3']"))
-			w.await(t, "the change", func() bool { return strings.Contains(w.stderr.String(), "back-off") })
-			time.Sleep(5 * time.Minute)
-			if text := w.stderr.String(); strings.Contains(text, "rolled back") {
-				t.Errorf("%v: it says\n%s", flags, text)
-			}
-			w.signals <- syscall.SIGTERM
-			<-w.code
+			w.keepsChange(t, dir, 5*time.Minute)
 		})
 	}
+}
+
+// keepsChange changes the pod a, which runs, to one that fails again and again, and checks that it is not rolled back.
+func (w *watched) keepsChange(t *testing.T, dir string, within time.Duration) {
+	t.Helper()
+	w.await(t, "the goal", func() bool { return w.status() == "1 of 1 pod running" })
+	writePod(t, dir, "a", boxPod("a", "Always", "[exit, '3']"))
+	w.await(t, "the change", func() bool { return strings.Contains(w.stderr.String(), "back-off") })
+	time.Sleep(within)
+	if text := w.stderr.String(); strings.Contains(text, "rolled back") {
+		t.Errorf("it says\n%s", text)
+	}
+	w.signals <- syscall.SIGTERM
+	<-w.code
 }
 
 // TestRollbackOfObjects: the former definition has the ConfigMap that it had, in variables and in volumes, also when its

@@ -76,16 +76,22 @@ func TryRuntime(ctx context.Context, o Options, dir string) error {
 	if err != nil {
 		return err
 	}
-	spec, release, err := o.Trial.Spec(ctx)
-	if err != nil {
-		return err
-	}
-	err = trial{program: program, dir: dir}.run(ctx, spec)
+	left, err := o.Trial.attempt(ctx, program, dir)
 	var refused refusal
 	if errors.As(err, &refused) {
 		err = o.trialError(Handler{Name: DefaultHandler, Binary: program}, refused)
 	}
-	return errors.Join(err, release())
+	return errors.Join(err, left)
+}
+
+// attempt has a program create and delete a container. left is why what that needs was not removed.
+func (t *Trial) attempt(ctx context.Context, program, dir string) (left, err error) {
+	spec, release, err := t.Spec(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = trial{program: program, dir: dir}.run(ctx, spec)
+	return release(), err
 }
 
 // isRunc reports whether the program is called runc.
@@ -117,13 +123,9 @@ func (o *Options) tryRuntime(ctx context.Context, program string) error {
 	if passed[program] == identity {
 		return nil // it has passed in another process meanwhile
 	}
-	spec, release, err := o.Trial.Spec(ctx)
-	if err != nil {
-		return err
-	}
-	err = trial{program: program, dir: filepath.Join(o.Root, trialDir)}.run(ctx, spec)
-	if rerr := release(); rerr != nil {
-		o.Log.Warn("could not clean up after the trial of an OCI runtime", "program", program, "error", rerr)
+	left, err := o.Trial.attempt(ctx, program, filepath.Join(o.Root, trialDir))
+	if left != nil {
+		o.Log.Warn("could not clean up after the trial of an OCI runtime", "program", program, "error", left)
 	}
 	if err != nil {
 		return err

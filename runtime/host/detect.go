@@ -20,16 +20,25 @@ const CapSysAdmin = "CAP_SYS_ADMIN"
 // Lacking returns the capabilities that this process needs to start containers and lacks, as root of a container that is not
 // privileged.
 func Lacking(root fs.FS) ([]string, error) {
-	status, err := fs.ReadFile(root, "proc/self/status")
-	if err != nil {
-		return nil, fmt.Errorf("reading what this process may do: %w", err)
-	}
-	held, err := capabilitySet(status, "CapEff:")
+	status, err := ownStatus(root)
 	if err != nil {
 		return nil, err
 	}
-	needed := []string{CapSysAdmin, "CAP_NET_ADMIN", "CAP_CHOWN", "CAP_SETUID", "CAP_MKNOD"}
-	return slices.DeleteFunc(needed, func(name string) bool { return slices.Contains(names(held), name) }), nil
+	effective, err := capabilitySet(status, "CapEff:")
+	if err != nil {
+		return nil, err
+	}
+	held, needed := names(effective), []string{CapSysAdmin, "CAP_NET_ADMIN", "CAP_CHOWN", "CAP_SETUID", "CAP_MKNOD"}
+	return slices.DeleteFunc(needed, func(name string) bool { return slices.Contains(held, name) }), nil
+}
+
+// ownStatus returns the status of this process.
+func ownStatus(root fs.FS) ([]byte, error) {
+	status, err := fs.ReadFile(root, "proc/self/status")
+	if err != nil {
+		return nil, fmt.Errorf("reading the status of this process: %w", err)
+	}
+	return status, nil
 }
 
 // capSysResource allows a process to lower its oom_score_adj.
@@ -41,9 +50,9 @@ func Detect(root fs.FS, cgroups cgroup.Tree) (ocispec.Host, error) {
 		CgroupV2: cgroups.V2, CgroupOptions: cgroups.Options, HugePages: cgroups.HugePages,
 		MinOOMScoreAdj: -1000, SwapLimit: swapLimit(root, cgroups.V2),
 	}
-	status, err := fs.ReadFile(root, "proc/self/status")
+	status, err := ownStatus(root)
 	if err != nil {
-		return h, fmt.Errorf("reading the status of this process: %w", err)
+		return h, err
 	}
 	bounding, err := capabilitySet(status, "CapBnd:")
 	if err != nil {

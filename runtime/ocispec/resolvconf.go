@@ -112,6 +112,17 @@ func (r *resolvConf) parse(text string) error {
 	return nil
 }
 
+// Nameservers returns those in the text of a resolv.conf. Lines that are not complete are left out.
+func Nameservers(text string) []string {
+	var servers []string
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "nameserver" {
+			servers = append(servers, f[1])
+		}
+	}
+	return servers
+}
+
 // add appends the pod's dnsConfig without duplicates; its options replace those of the same
 // name.
 func (r *resolvConf) add(c *v1.PodDNSConfig) {

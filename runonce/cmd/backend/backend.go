@@ -231,11 +231,9 @@ func ResolvConf(machine fs.FS) (path, text string, err error) {
 	if err != nil {
 		return resolvConf, "", err
 	}
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) > 1 && f[0] == "nameserver" && !strings.HasPrefix(f[1], "127.0.0.53") {
-			return resolvConf, text, nil
-		}
+	isStub := func(server string) bool { return strings.HasPrefix(server, "127.0.0.53") }
+	if slices.ContainsFunc(ocispec.Nameservers(text), func(s string) bool { return !isStub(s) }) {
+		return resolvConf, text, nil
 	}
 	if other, err := read(resolvedConf); err == nil {
 		return resolvedConf, other, nil

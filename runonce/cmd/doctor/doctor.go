@@ -15,6 +15,7 @@ import (
 	"github.com/runonce/runonce/admit/nodeinfo"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime/host"
+	"github.com/runonce/runonce/runtime/ocispec"
 )
 
 // Status is the result of a check.
@@ -230,12 +231,7 @@ func Names(file, text string, err error) Check {
 	if err != nil {
 		return warning(name, fmt.Sprintf("reading the name servers: %v", err), "write them to "+file)
 	}
-	var servers []string
-	for line := range strings.Lines(text) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "nameserver" {
-			servers = append(servers, f[1])
-		}
-	}
+	servers := ocispec.Nameservers(text)
 	switch {
 	case len(servers) == 0:
 		return warning(name, file+" has no name server", "add one; pulls and pods need it")
