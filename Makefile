@@ -25,8 +25,9 @@ LDFLAGS := -s -w -buildid= -X $(CMD).version=$(VERSION) -X $(CMD).commit=$(COMMI
 TAGS := grpcnotrace
 STATIC := CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS)
 
-# The node of a cluster is a module of its own, which ./... leaves out.
+# The node of a cluster and the converter of compose files are modules of their own, which ./... leaves out.
 NODE := runtime/provider
+COMPOSE := manifests/compose
 
 ARCHS := amd64,arm64
 FUZZTIME ?= 20000x
@@ -34,7 +35,7 @@ FUZZTIME ?= 20000x
 # hack/setup.sh unpacks programs for the tests below CACHE.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 
-.PHONY: help build build-node demo install release test test-release test-unit test-fast test-embedded test-root test-vm test-vm-quick test-arm64 test-cloud-init test-cluster test-cluster-quick cluster cluster-tools lint fmt vet race fuzz fuzz-quick bench bench-images bench-exec bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm setup-arm64 setup-debian setup-release payload
+.PHONY: help build build-node build-compose demo install release test test-release test-unit test-fast test-embedded test-root test-vm test-vm-quick test-arm64 test-cloud-init test-cluster test-cluster-quick cluster cluster-tools lint fmt vet race fuzz fuzz-quick bench bench-images bench-exec bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm setup-arm64 setup-debian setup-release payload
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +48,10 @@ build: payload ## build bin/runonce, one static binary, and its manual page; rep
 build-node: payload ## build bin/runonce-node, which makes this machine a node of a Kubernetes cluster
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build -C $(NODE) -trimpath -ldflags '-s -w' -o $(CURDIR)/bin/runonce-node ./cmd/runonce-node
+
+build-compose: ## build bin/runonce-compose, which converts files of docker compose, and which "runonce convert" runs
+	@mkdir -p bin
+	CGO_ENABLED=0 $(GO) build -C $(COMPOSE) -trimpath -ldflags '-s -w' -o $(CURDIR)/bin/runonce-compose ./cmd/runonce-compose
 
 # The shim, a small second program that the first embeds.
 payload:
@@ -91,7 +96,8 @@ test: root setup-test vet lint race build verify fuzz-quick demo ## run all chec
 		wait $$built && $(MAKE) test-cluster-quick test-vm-quick
 
 test-unit: ## run the tests that need neither root nor network, and say how many were skipped and why
-	@($(GO) test -json -short -timeout 20m ./... $(OR_FAIL); $(GO) test -C $(NODE) -json -short -timeout 20m ./... $(OR_FAIL)) | $(GO) run ./hack/testsummary
+	@($(GO) test -json -short -timeout 20m ./... $(OR_FAIL); for module in $(NODE) $(COMPOSE); do \
+		$(GO) test -C $$module -json -short -timeout 20m ./... $(OR_FAIL); done) | $(GO) run ./hack/testsummary
 
 # A pipe has the exit code of its last command.
 OR_FAIL = || echo '{"Action":"fail"}'
@@ -149,19 +155,23 @@ chaos: root tools build ## kill processes at random moments and check every resu
 lint: $(TOOLS)/golangci-lint $(TOOLS)/actionlint ## run golangci-lint, and actionlint on the example of GitHub Actions
 	$(TOOLS)/golangci-lint run ./... ./testdata/images/...
 	cd $(NODE) && $(TOOLS)/golangci-lint run ./...
+	cd $(COMPOSE) && $(TOOLS)/golangci-lint run ./...
 	$(TOOLS)/actionlint examples/ci/github.yaml examples/ci/github-action.yaml
 
 fmt: $(TOOLS)/golangci-lint ## format the source
 	$(TOOLS)/golangci-lint fmt ./...
 	cd $(NODE) && $(TOOLS)/golangci-lint fmt ./...
+	cd $(COMPOSE) && $(TOOLS)/golangci-lint fmt ./...
 
 vet: ## run go vet
 	$(GO) vet ./... ./testdata/images/...
 	$(GO) vet -C $(NODE) ./...
+	$(GO) vet -C $(COMPOSE) ./...
 
 race: ## run the unit tests with the race detector
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m ./...
 	CGO_ENABLED=1 $(GO) test -C $(NODE) -race -short -timeout 20m ./...
+	CGO_ENABLED=1 $(GO) test -C $(COMPOSE) -race -short -timeout 20m ./...
 
 fuzz: ## run each fuzz target; FUZZTIME=20000x
 	@hack/fuzz.sh $(FUZZTIME)

@@ -17,7 +17,7 @@ if ! cmp "$before/${openapi##*/}" "$openapi"; then
 	echo "verify: the OpenAPI documents were out of date; make docs has just updated them, commit the result" >&2
 	exit 1
 fi
-for module in . runtime/provider; do
+for module in . runtime/provider manifests/compose; do
 	go mod verify -C "$module" >/dev/null || { echo "verify: $module: modules do not match go.sum" >&2; exit 1; }
 	go mod tidy -C "$module" -diff || { echo "verify: $module: go.mod is not tidy" >&2; exit 1; }
 done

@@ -12,16 +12,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDependenciesAreExplained: docs/dependencies.md lists exactly the modules that this module, and that
-// of the provider, import directly.
+// TestDependenciesAreExplained: docs/dependencies.md lists exactly the modules that this module, and those
+// of the provider and the converter, import directly.
 func TestDependenciesAreExplained(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../../docs/dependencies.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, ofProvider, _ := strings.Cut(string(doc), "\n## The node of a cluster\n")
-	for path, section := range map[string]string{module: own, module + "/runtime/provider": ofProvider} {
+	own, others, _ := strings.Cut(string(doc), "\n## The node of a cluster\n")
+	ofProvider, ofConverter, _ := strings.Cut(others, "\n## The converter of compose files\n")
+	for path, section := range map[string]string{module: own, module + "/runtime/provider": ofProvider, module + "/manifests/compose": ofConverter} {
 		if diff := cmp.Diff(direct(t, path), explained(section)); diff != "" {
 			t.Errorf("imported by %s (-) and in docs/dependencies.md (+):\n%s", path, diff)
 		}
