@@ -113,7 +113,7 @@ func TestComplete(t *testing.T) {
 		{"cp --root UNREADABLE --log-dir LOGS we", "web: :files"}, // without the right to read the records
 		{"down --root EMPTY --log-dir LOGS w", ":files"},
 		{"nonsense --no-such ", ":files"},
-		{"", "run watch plan validate ps logs events describe top exec attach debug cp port-forward wait report serve kubeconfig down images doctor version completion help :files"},
+		{"", "run watch plan validate ps logs events describe top exec attach debug cp port-forward wait report serve kubeconfig down images doctor convert version completion help :files"},
 	} {
 		line := strings.NewReplacer("LOGS", logs, "EMPTY", empty, "UNREADABLE", unreadable).Replace(c.line)
 		want := strings.Fields(c.want)

@@ -52,6 +52,9 @@ func Main(ctx context.Context, arguments []string, process IO) int {
 
 // runCommandLine runs the command that the arguments name.
 func (p *program) runCommandLine(ctx context.Context, arguments []string) error {
+	if len(arguments) > 1 && arguments[1] == "convert" {
+		return p.convert(ctx, arguments[2:])
+	}
 	p.invocation = cmdline.Parse(arguments, p.tree)
 	values, err := p.invocation.SetFlags() // first, since errors are written in the format of --output
 	if err := p.invocation.CheckCommand(p.tree); err != nil {
@@ -104,7 +107,7 @@ func (p *program) rootCommand() *cli.Command {
 			p.runCommand(), p.watchCommand(), p.planCommand(), p.validateCommand(), p.psCommand(), p.logsCommand(), p.eventsCommand(),
 			p.describeCommand(), p.topCommand(), p.execCommand(), p.attachCommand(), p.debugCommand(), p.cpCommand(),
 			p.portForwardCommand(), p.waitCommand(), p.reportCommand(), p.serveCommand(), p.kubeconfigCommand(),
-			p.downCommand(), p.imagesCommand(), p.doctorCommand(), p.versionCommand(), p.completionCommand(), p.helpCommand(),
+			p.downCommand(), p.imagesCommand(), p.doctorCommand(), p.convertCommand(), p.versionCommand(), p.completionCommand(), p.helpCommand(),
 		},
 	}
 	p.addDefaults(root)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -259,7 +260,7 @@ func (s *story) arguments(args []string) []string {
 		command = args[0]
 	}
 	flags := s.defaults(command, args)
-	if command != "completion" && !slices.Contains(args, "--root") && (!s.cluster || slices.Contains(clusterCommands, command)) {
+	if command != "completion" && command != "convert" && !slices.Contains(args, "--root") && (!s.cluster || slices.Contains(clusterCommands, command)) {
 		flags = slices.Concat(s.flags, flags)
 	}
 	if dashes := slices.Index(all, "--"); dashes >= 0 {
@@ -278,6 +279,9 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 	}
 	world.Environ = func() []string { return s.environ }
 	world.Getenv = s.getenv
+	if len(args) > 0 && args[0] == "convert" {
+		world.Program = filepath.Join(converterDir(s.t), "runonce") // beside which the converter is
+	}
 	if files := filepath.Join(s.dir, "machine"); s.exact && fileExists(files) {
 		world.Machine = os.DirFS(files)
 	}
@@ -300,6 +304,17 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 		}
 	}
 	return code
+}
+
+// converterDir builds the program that "convert" runs, and returns its directory.
+func converterDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-C", "../../manifests/compose", "-o", dir, "./cmd/runonce-compose")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the converter: %v: %s", err, out)
+	}
+	return dir
 }
 
 // defaults returns the flags that a command gets unless it has them.
