@@ -50,14 +50,14 @@ func (a *architecture) fileName(suffix string) string {
 	return fmt.Sprintf("runonce-%s-linux-%s.%s", a.version, a.arch, suffix)
 }
 
-// archive writes a tar archive of everything that pods need, but for nft or iptables.
+// archive writes a tar archive of everything that pods need, but for nft or iptables, and of the converter of compose files.
 func (a *architecture) archive(ctx context.Context) error {
 	dir, err := a.stage(ctx, "archive", archivePrefix, a.licenses.text())
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, name := range []string{"runc", "crun"} {
+	for _, name := range []string{"runonce-compose", "runc", "crun"} {
 		errs = append(errs, copyProgram(a.program(name), filepath.Join(dir, "bin", name)))
 	}
 	for _, p := range plugins() {

@@ -102,6 +102,14 @@ func (a *architecture) pluginSource(plugin string) source {
 	}
 }
 
+// composeSource is the converter of compose files.
+func (a *architecture) composeSource() source {
+	return source{
+		dir: filepath.Join(a.root, "manifests/compose"), pkg: "./cmd/runonce-compose",
+		env: []string{"CGO_ENABLED=0"}, flags: []string{"-ldflags", "-s -w -buildid="},
+	}
+}
+
 // buildAll builds all programs and records what they consist of.
 func (a *architecture) buildAll(ctx context.Context) error {
 	fmt.Println("release: building the programs for", a.arch)
@@ -119,6 +127,12 @@ func (a *architecture) buildAll(ctx context.Context) error {
 		return err
 	}
 	if err := a.buildCrun(ctx); err != nil {
+		return err
+	}
+	if err := a.goBuild(ctx, "runonce-compose", a.composeSource()); err != nil {
+		return err
+	}
+	if err := a.record(ctx, "runonce-compose", a.composeSource()); err != nil {
 		return err
 	}
 	for _, p := range plugins() {
