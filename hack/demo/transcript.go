@@ -5,6 +5,8 @@ import (
 	"os"
 	"regexp"
 	"strings"
+
+	"github.com/runonce/runonce/internal/testing/doctext"
 )
 
 // transcript prints to standard output, and keeps what it has printed.
@@ -44,14 +46,9 @@ func line(lines []string, i int) string {
 	return ""
 }
 
-var (
-	duration = regexp.MustCompile(`\b([0-9.]+[dhms])+\b`)
-	address  = regexp.MustCompile(`\b[0-9a-f]*[.:][0-9a-f.:]*[0-9a-f](,[0-9a-f.:]+)*(\s|$)`)
-	digits   = regexp.MustCompile(`[0-9a-f]*[0-9][0-9a-f]*`)
-)
+var digits = regexp.MustCompile(`[0-9a-f]*[0-9][0-9a-f]*`)
 
-// normalize replaces what differs between machines and runs: times, addresses, numbers, widths of columns.
+// normalize replaces what differs between machines and runs: times, addresses, widths of columns, numbers.
 func normalize(s string) string {
-	s = address.ReplaceAllString(duration.ReplaceAllString(s, "0s"), "ADDRESS ")
-	return strings.Join(strings.Fields(digits.ReplaceAllString(s, "0")), " ")
+	return digits.ReplaceAllString(doctext.Normalize(s), "0")
 }

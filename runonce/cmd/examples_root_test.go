@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -15,7 +14,6 @@ import (
 	imagespec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/runonce/runonce/internal/testing/exectest"
-	"github.com/runonce/runonce/internal/testing/ociimage"
 	"github.com/runonce/runonce/internal/testing/roottest"
 	"github.com/runonce/runonce/internal/testing/testimages"
 )
@@ -80,35 +78,15 @@ func TestActionKeeps(t *testing.T) {
 // that fails.
 func ciImages(t *testing.T) string {
 	t.Helper()
-	root, err := testimages.Root()
-	if err != nil {
-		t.Fatal(err)
+	image := func(name, ref string, command ...string) testimages.Image {
+		return testimages.Image{Name: name, Ref: ref, Program: "box", Config: imagespec.ImageConfig{Entrypoint: append([]string{"/bin/box"}, command...)}}
 	}
-	box, err := testimages.Program(t.Context(), root, "box")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	for name, image := range map[string]struct {
-		ref     string
-		command []string
-	}{
-		"database": {"docker.io/library/postgres:17", []string{"/bin/box", "web", "-addr", ":5432", "-dir", "/"}},
-		"service":  {"registry.example/service:good", []string{"/bin/box", "web", "-dir", "/"}},
-		"test":     {"registry.example/service-tests:good", []string{"/bin/box", "get", "-again", "-timeout", "10m"}},
-		"same":     {"registry.example/service:bad", []string{"/bin/box", "web", "-dir", "/"}},
-		"failing":  {"registry.example/service-tests:bad", []string{"/bin/box", "exit", "7"}},
-	} {
-		var archive bytes.Buffer
-		own := testimages.Image{Ref: image.ref, Program: "box", Config: imagespec.ImageConfig{Entrypoint: image.command}}
-		if err := ociimage.Build(&archive, own.Contents(box)); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name+".tar"), archive.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
+	return writeImages(t,
+		image("database", "docker.io/library/postgres:17", "web", "-addr", ":5432", "-dir", "/"),
+		image("service", "registry.example/service:good", "web", "-dir", "/"),
+		image("test", "registry.example/service-tests:good", "get", "-again", "-timeout", "10m"),
+		image("same", "registry.example/service:bad", "web", "-dir", "/"),
+		image("failing", "registry.example/service-tests:bad", "exit", "7"))
 }
 
 // ciPrograms returns a directory with the programs that the jobs call: this one, with the images, and

@@ -79,6 +79,16 @@ func boxImages(t *testing.T) string {
 	return dir
 }
 
+// writeImages writes the archives of images and returns their directory.
+func writeImages(t *testing.T, images ...testimages.Image) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := testimages.WriteAll(t.Context(), dir, images); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // once runs a command that has to succeed.
 func (m machine) once(t *testing.T, args ...string) string {
 	t.Helper()

@@ -28,15 +28,15 @@ type Image struct {
 	Name string `json:"name"`
 	// Ref is the image reference used in manifests.
 	Ref string `json:"ref"`
-	// Program is the directory in testdata/images with the main package, or the name of one of the installed
-	// programs.
+	// Program is the name of one of the installed programs, or else the directory in testdata/images with the main
+	// package.
 	Program string `json:"program"`
 	// Installed are patterns of files from Debian's packages (see Packages.Files), to which the libraries that they
 	// need are added. Those in a directory called bin have links in /bin.
 	Installed []string `json:"installed"`
 	// Links are additional names of the program in /bin.
 	Links []string `json:"links"`
-	// Files maps the paths of additional files to their content.
+	// Files maps the paths of additional files to their content. Those in a directory called bin are executable.
 	Files map[string]string `json:"files"`
 	// Config is the image's configuration.
 	Config v1.ImageConfig `json:"config"`
@@ -60,25 +60,35 @@ func Write(ctx context.Context, dir string, names ...string) ([]Image, error) {
 			return nil, fmt.Errorf("writing test images: unknown image %q", n)
 		}
 	}
+	var chosen []Image
+	for _, img := range all {
+		if len(names) == 0 && img.Installed == nil || slices.Contains(names, img.Name) {
+			chosen = append(chosen, img)
+		}
+	}
+	return chosen, WriteAll(ctx, dir, chosen)
+}
+
+// WriteAll compiles the programs of the images and writes their archives into dir as NAME.tar.
+func WriteAll(ctx context.Context, dir string, images []Image) error {
+	root, err := Root()
+	if err != nil {
+		return err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("creating the directory of the images: %w", err)
+		return fmt.Errorf("creating the directory of the images: %w", err)
 	}
 	programs := map[string][]byte{}
-	var written []Image
-	for _, img := range all {
-		if len(names) == 0 && img.Installed != nil || len(names) > 0 && !slices.Contains(names, img.Name) {
-			continue
-		}
+	for _, img := range images {
 		contents, err := img.build(ctx, root, programs)
 		if err == nil {
 			err = writeArchive(dir, img.Name, contents)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		written = append(written, img)
 	}
-	return written, nil
+	return nil
 }
 
 // List reads testdata/images/images.yaml. root is the project's directory.
@@ -87,10 +97,15 @@ func List(root string) ([]Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the list of test images: %w", err)
 	}
+	return Parse(b)
+}
+
+// Parse reads a list of images, as there is one in testdata/images/images.yaml.
+func Parse(text []byte) ([]Image, error) {
 	var list struct {
 		Images []Image `json:"images"`
 	}
-	if err := yaml.UnmarshalStrict(b, &list); err != nil {
+	if err := yaml.UnmarshalStrict(text, &list); err != nil {
 		return nil, fmt.Errorf("reading the list of test images: %w", err)
 	}
 	return list.Images, nil
@@ -146,15 +161,20 @@ func Program(ctx context.Context, root, name string) ([]byte, error) {
 
 // build returns the contents of an image, and adds the program that it compiles to those that are there.
 func (i Image) build(ctx context.Context, root string, programs map[string][]byte) (contents ociimage.Image, err error) {
-	if i.Installed != nil {
-		return i.packaged(Debian(root))
-	}
-	if programs[i.Program] == nil {
-		if programs[i.Program], err = Program(ctx, root, i.Program); err != nil {
-			return ociimage.Image{}, err
+	if !slices.ContainsFunc(i.Installed, func(pattern string) bool { return path.Base(pattern) == i.Program }) {
+		if programs[i.Program] == nil {
+			if programs[i.Program], err = Program(ctx, root, i.Program); err != nil {
+				return ociimage.Image{}, err
+			}
 		}
+		contents = i.Contents(programs[i.Program])
 	}
-	return i.Contents(programs[i.Program]), nil
+	if i.Installed == nil {
+		return contents, nil
+	}
+	packaged, err := i.packaged(Debian(root))
+	packaged.Layers = slices.Concat(contents.Layers, packaged.Layers)
+	return packaged, err
 }
 
 // packaged returns the image of installed files.
@@ -198,8 +218,12 @@ func (i Image) own() []ociimage.File {
 	for _, l := range i.Links {
 		own = append(own, ociimage.File{Path: "/bin/" + l, Mode: fs.ModeSymlink | 0o777, Link: i.Program})
 	}
-	for _, path := range slices.Sorted(maps.Keys(i.Files)) {
-		own = append(own, ociimage.File{Path: path, Body: []byte(i.Files[path])})
+	for _, name := range slices.Sorted(maps.Keys(i.Files)) {
+		f := ociimage.File{Path: name, Body: []byte(i.Files[name])}
+		if path.Base(path.Dir(name)) == "bin" {
+			f.Mode = 0o755
+		}
+		own = append(own, f)
 	}
 	return own
 }

@@ -1,0 +1,79 @@
+package cmd_test
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// consoleDir has what the blocks marked "console" of the documents need to be run, one file NAME.txtar for each, where NAME
+// is that of the document and the number of the block in it. Its files are in the directory in which the commands run; a line
+// "port N" before them says that port N is replaced, here and in the block, by one that is free. The images are those of
+// images.yaml.
+const consoleDir = "../../testdata/docs/"
+
+// demoDocument has the output of "make demo", which compares it with its own.
+const demoDocument = "docs/demo.md"
+
+// consoleBlocks returns the texts of all blocks of documents that are marked "console", by their names.
+func consoleBlocks(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for path, text := range documents(t) {
+		if path == demoDocument {
+			continue
+		}
+		n := 0
+		for _, b := range blocks(text) {
+			if b.language == "console" {
+				n++
+				name := strings.TrimPrefix(strings.TrimSuffix(path, ".md"), "docs/")
+				all[fmt.Sprintf("%s-%d", strings.ReplaceAll(name, "/", "-"), n)] = b.text
+			}
+		}
+	}
+	return all
+}
+
+// TestConsoleBlocksAreRun: TestConsoleBlocks can run every block that is marked "console", and has files for no others.
+func TestConsoleBlocksAreRun(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(consoleDir + "*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []string
+	for _, f := range files {
+		have = append(have, strings.TrimSuffix(filepath.Base(f), ".txtar"))
+	}
+	if want := slices.Sorted(maps.Keys(consoleBlocks(t))); !slices.Equal(have, want) {
+		t.Errorf("%s has files for %q, want %q", consoleDir, have, want)
+	}
+}
+
+// shownCommand is a command in a block, with the lines that it prints.
+type shownCommand struct {
+	command string
+	output  []string
+}
+
+// shownCommands reads a block.
+func shownCommands(t *testing.T, block string) []shownCommand {
+	t.Helper()
+	var all []shownCommand
+	for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {
+		line = strings.TrimSuffix(line, "\n")
+		if command, ok := strings.CutPrefix(line, "$ "); ok {
+			all = append(all, shownCommand{command: command})
+		} else if len(all) == 0 {
+			t.Fatalf("a block does not begin with a command:\n%s", block)
+		} else {
+			last := &all[len(all)-1]
+			last.output = append(last.output, line)
+		}
+	}
+	return all
+}
