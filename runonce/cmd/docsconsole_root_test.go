@@ -69,7 +69,10 @@ type sandbox struct {
 	lines <-chan string
 }
 
-var portLine = regexp.MustCompile(`(?m)^port (\d+)$`)
+var (
+	portLine   = regexp.MustCompile(`(?m)^port (\d+)$`)
+	beforeLine = regexp.MustCompile(`(?m)^before (.*)$`)
+)
 
 // newSandbox starts the shell for a block.
 func newSandbox(t *testing.T, name, images string) sandbox {
@@ -91,6 +94,9 @@ func newSandbox(t *testing.T, name, images string) sandbox {
 		"RUNONCE_ROOT="+filepath.Join(m.dir, "root"), "RUNONCE_STATE="+filepath.Join(m.dir, "state"), "RUNONCE_LOG_DIR="+filepath.Join(m.dir, "log"),
 		"RUNONCE_CNI_CONF_DIR="+t.TempDir(), "RUNONCE_SETTLE=100ms", "RUNONCE_QUIET=true") // a terminal does not keep progress either
 	s.start(t, dir, environ)
+	for _, before := range beforeLine.FindAllSubmatch(fixture.Comment, -1) {
+		s.run(t, shownCommand{command: string(before[1]) + " >/dev/null"})
+	}
 	return s
 }
 

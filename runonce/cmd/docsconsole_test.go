@@ -10,9 +10,14 @@ import (
 )
 
 // consoleDir has what the blocks marked "console" of the documents need to be run, one file NAME.txtar for each, where NAME
-// is that of the document and the number of the block in it. Its files are in the directory in which the commands run; a line
-// "port N" before them says that port N is replaced, here and in the block, by one that is free. The images are those of
-// images.yaml.
+// is that of the document and the number of the block in it. Its files are in the directory in which the commands run. The
+// lines before them are:
+//
+//	port N          port N is replaced, in the files and the block, by one that is free
+//	needs PROGRAM   the block calls a program that this machine may lack
+//	before COMMAND  a command that comes before those of the block
+//
+// The images are those of images.yaml.
 const consoleDir = "../../testdata/docs/"
 
 // demoDocument has the output of "make demo", which compares it with its own.
