@@ -89,7 +89,7 @@ func newSandbox(t *testing.T, name, images string) sandbox {
 	for _, f := range fixture.Files {
 		exectest.Write(t, filepath.Join(dir, f.Name), s.here(string(f.Data)))
 	}
-	exectest.Write(t, filepath.Join(dir, ".curlrc"), "silent\nshow-error\n") // as on a terminal
+	exectest.Write(t, filepath.Join(dir, ".curlrc"), "silent\nshow-error\nnoproxy = *\n") // silent, as on a terminal
 	environ := append(os.Environ(), "HOME="+dir, "PATH="+sandboxPrograms(t, string(fixture.Comment))+":"+os.Getenv("PATH"),
 		"RUNONCE_ROOT="+filepath.Join(m.dir, "root"), "RUNONCE_STATE="+filepath.Join(m.dir, "state"), "RUNONCE_LOG_DIR="+filepath.Join(m.dir, "log"),
 		"RUNONCE_CNI_CONF_DIR="+t.TempDir(), "RUNONCE_SETTLE=100ms", "RUNONCE_QUIET=true") // a terminal does not keep progress either
