@@ -34,7 +34,8 @@ func TestConsoleBlocks(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) {
 			s := newSandbox(t, name, images)
-			for _, c := range shownCommands(t, s.here(all[name])) {
+			s.write(t, filesOfDocument(all[name].document))
+			for _, c := range shownCommands(t, s.here(all[name].text)) {
 				s.run(t, c)
 			}
 		})
@@ -65,8 +66,29 @@ func freeAddress(t *testing.T) string {
 // sandbox is a shell in a directory with the files of a block, where runonce has a machine of its own.
 type sandbox struct {
 	here  func(text string) string // replaces what is elsewhere on this machine
+	dir   string
 	shell io.Writer
 	lines <-chan string
+	code  string // of the last command
+}
+
+// filesOfDocument returns the blocks of a document that are files with relative paths.
+func filesOfDocument(text string) map[string]string {
+	files := map[string]string{}
+	for _, m := range block.FindAllStringSubmatch(text, -1) {
+		if file := named.FindStringSubmatch(m[1]); file != nil && filepath.IsLocal(file[1]) {
+			files[file[1]] = m[3]
+		}
+	}
+	return files
+}
+
+// write writes files for the block.
+func (s *sandbox) write(t *testing.T, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		exectest.Write(t, filepath.Join(s.dir, name), s.here(text))
+	}
 }
 
 var (
@@ -75,25 +97,24 @@ var (
 )
 
 // newSandbox starts the shell for a block.
-func newSandbox(t *testing.T, name, images string) sandbox {
+func newSandbox(t *testing.T, name, images string) *sandbox {
 	t.Helper()
 	m := newMachine(t, images)
 	fixture := parsed(t, consoleDir+name+".txtar")
-	replace := []string{"/run/runonce", filepath.Join(m.dir, "state")}
+	replace := []string{"/run/runonce", filepath.Join(m.dir, "state"), "/var/log/pods", filepath.Join(m.dir, "log")}
 	for _, p := range portLine.FindAllSubmatch(fixture.Comment, -1) {
 		_, port, _ := strings.Cut(freeAddress(t), ":")
 		replace = append(replace, string(p[1]), port)
 	}
-	s := sandbox{here: strings.NewReplacer(replace...).Replace}
-	dir := t.TempDir()
+	s := &sandbox{here: strings.NewReplacer(replace...).Replace, dir: t.TempDir(), code: "0"}
 	for _, f := range fixture.Files {
-		exectest.Write(t, filepath.Join(dir, f.Name), s.here(string(f.Data)))
+		s.write(t, map[string]string{f.Name: string(f.Data)})
 	}
-	exectest.Write(t, filepath.Join(dir, ".curlrc"), "silent\nshow-error\nnoproxy = *\n") // silent, as on a terminal
-	environ := append(os.Environ(), "HOME="+dir, "PATH="+sandboxPrograms(t, string(fixture.Comment))+":"+os.Getenv("PATH"),
+	s.write(t, map[string]string{".curlrc": "silent\nshow-error\nnoproxy = *\n"}) // silent, as on a terminal
+	environ := append(os.Environ(), "HOME="+s.dir, "PATH="+sandboxPrograms(t, string(fixture.Comment))+":"+os.Getenv("PATH"),
 		"RUNONCE_ROOT="+filepath.Join(m.dir, "root"), "RUNONCE_STATE="+filepath.Join(m.dir, "state"), "RUNONCE_LOG_DIR="+filepath.Join(m.dir, "log"),
-		"RUNONCE_CNI_CONF_DIR="+t.TempDir(), "RUNONCE_SETTLE=100ms", "RUNONCE_QUIET=true") // a terminal does not keep progress either
-	s.start(t, dir, environ)
+		"RUNONCE_CNI_CONF_DIR="+t.TempDir(), "RUNONCE_SETTLE=100ms", "RUNONCE_PULL=missing", "RUNONCE_QUIET=true") // a terminal does not keep progress either
+	s.start(t, environ)
 	for _, before := range beforeLine.FindAllSubmatch(fixture.Comment, -1) {
 		s.run(t, shownCommand{command: string(before[1]) + " >/dev/null"})
 	}
@@ -134,10 +155,10 @@ func sandboxPrograms(t *testing.T, comment string) string {
 }
 
 // start starts the shell, which ends with all that it has started when the test ends.
-func (s *sandbox) start(t *testing.T, dir string, environ []string) {
+func (s *sandbox) start(t *testing.T, environ []string) {
 	t.Helper()
 	shell := exec.CommandContext(context.WithoutCancel(t.Context()), "bash")
-	shell.Dir, shell.Env, shell.SysProcAttr = dir, environ, &syscall.SysProcAttr{Setpgid: true}
+	shell.Dir, shell.Env, shell.SysProcAttr = s.dir, environ, &syscall.SysProcAttr{Setpgid: true}
 	in, err := shell.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -177,15 +198,15 @@ const endOf = "exit code "
 
 // run runs a command and compares what it prints with what the document shows. One that goes on in the background is given the time to
 // print that much.
-func (s sandbox) run(t *testing.T, c shownCommand) {
+func (s *sandbox) run(t *testing.T, c shownCommand) {
 	t.Helper()
-	if _, err := fmt.Fprintf(s.shell, "{ %s\n} </dev/null; echo %s$?\n", c.command, endOf); err != nil {
+	if _, err := fmt.Fprintf(s.shell, "(exit %s); { %s\n} </dev/null; echo %s$?\n", s.code, c.command, endOf); err != nil {
 		t.Fatal(err)
 	}
 	background := strings.HasSuffix(c.command, "&")
 	deadline := time.After(patience)
 	var got []string
-	code, ended := "", false
+	ended := false
 	for !ended || background && len(got) < len(c.output) {
 		select {
 		case line, ok := <-s.lines:
@@ -193,7 +214,7 @@ func (s sandbox) run(t *testing.T, c shownCommand) {
 				t.Fatalf("%s: the shell has ended\n%s", c.command, strings.Join(got, "\n"))
 			}
 			if rest, ok := strings.CutPrefix(line, endOf); ok {
-				code, ended = rest, true
+				s.code, ended = rest, true
 			} else {
 				got = append(got, line)
 			}
@@ -201,8 +222,8 @@ func (s sandbox) run(t *testing.T, c shownCommand) {
 			t.Fatalf("%s: it does not end, and has printed\n%s", c.command, strings.Join(got, "\n"))
 		}
 	}
-	if code != "0" {
-		t.Errorf("%s: exit code %s\n%s", c.command, code, strings.Join(got, "\n"))
+	if (s.code != "0") != c.fails {
+		t.Errorf("%s: exit code %s\n%s", c.command, s.code, strings.Join(got, "\n"))
 	}
 	if diff := cmp.Diff(normalized(c.output), normalized(got)); diff != "" {
 		t.Errorf("%s: the document (-) and what it prints (+):\n%s", c.command, diff)

@@ -10,8 +10,8 @@ import (
 )
 
 // consoleDir has what the blocks marked "console" of the documents need to be run, one file NAME.txtar for each, where NAME
-// is that of the document and the number of the block in it. Its files are in the directory in which the commands run. The
-// lines before them are:
+// is that of the document and the number of the block in it. Its files, and those of the document whose relative paths are
+// before their blocks, are in the directory in which the commands run. The lines before the files are:
 //
 //	port N          port N is replaced, in the files and the block, by one that is free
 //	needs PROGRAM   the block calls a program that this machine may lack
@@ -23,10 +23,13 @@ const consoleDir = "../../testdata/docs/"
 // demoDocument has the output of "make demo", which compares it with its own.
 const demoDocument = "docs/demo.md"
 
-// consoleBlocks returns the texts of all blocks of documents that are marked "console", by their names.
-func consoleBlocks(t *testing.T) map[string]string {
+// consoleBlock is a block that is marked "console", and the document that it is in.
+type consoleBlock struct{ text, document string }
+
+// consoleBlocks returns all of them by their names.
+func consoleBlocks(t *testing.T) map[string]consoleBlock {
 	t.Helper()
-	all := map[string]string{}
+	all := map[string]consoleBlock{}
 	for path, text := range documents(t) {
 		if path == demoDocument {
 			continue
@@ -36,7 +39,7 @@ func consoleBlocks(t *testing.T) map[string]string {
 			if b.language == "console" {
 				n++
 				name := strings.TrimPrefix(strings.TrimSuffix(path, ".md"), "docs/")
-				all[fmt.Sprintf("%s-%d", strings.ReplaceAll(name, "/", "-"), n)] = b.text
+				all[fmt.Sprintf("%s-%d", strings.ReplaceAll(name, "/", "-"), n)] = consoleBlock{b.text, text}
 			}
 		}
 	}
@@ -59,11 +62,14 @@ func TestConsoleBlocksAreRun(t *testing.T) {
 	}
 }
 
-// shownCommand is a command in a block, with the lines that it prints.
+// shownCommand is a command in a block, with the lines that it prints. It succeeds unless the next one shows its exit code.
 type shownCommand struct {
 	command string
 	output  []string
+	fails   bool
 }
+
+const showCode = "echo $?"
 
 // shownCommands reads a block.
 func shownCommands(t *testing.T, block string) []shownCommand {
@@ -71,14 +77,17 @@ func shownCommands(t *testing.T, block string) []shownCommand {
 	var all []shownCommand
 	for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", " ")) {
 		line = strings.TrimSuffix(line, "\n")
-		if command, ok := strings.CutPrefix(line, "$ "); ok {
-			all = append(all, shownCommand{command: command})
+		if strings.HasPrefix(line, "$ ") || strings.HasPrefix(line, "# ") {
+			all = append(all, shownCommand{command: line[2:]})
 		} else if len(all) == 0 {
 			t.Fatalf("a block does not begin with a command:\n%s", block)
 		} else {
 			last := &all[len(all)-1]
 			last.output = append(last.output, line)
 		}
+	}
+	for i := range all[1:] {
+		all[i].fails = all[i+1].command == showCode
 	}
 	return all
 }
