@@ -133,6 +133,9 @@ func sandboxPrograms(t *testing.T, comment string) string {
 	for line := range strings.Lines(comment) {
 		switch program, _ := strings.CutPrefix(strings.TrimSpace(line), "needs "); program {
 		case "runonce-compose":
+			if _, err := exec.LookPath("go"); err != nil {
+				t.Skip("the converter is built here")
+			}
 			bin += ":" + converterDir(t)
 		case "kubectl":
 			path, err := filepath.Abs(repository + ".cache/cluster/kubectl")
