@@ -140,7 +140,7 @@ test-cluster: $(CLUSTER)/metrics-server
 test-cluster: QUICK =
 
 # Those that take long are left out.
-QUICK = Test(Cluster|Kubectl)/(Stories|Webhook|TwoRuns|Overtaken|Images|SlowPull|Restart|deployment|streams|suite)/(cluster-|happy|exec|attach|debug|interactive|port-forward|^Test)
+QUICK = Test(Cluster|Kubectl|ConsoleBlocks)/(Stories|Webhook|serve|TwoRuns|Overtaken|Images|SlowPull|Restart|deployment|streams|suite)/(cluster-|happy|exec|attach|debug|interactive|port-forward|^Test)
 test-cluster-quick: root setup-test cluster-tools payload
 	@(RUNONCE_TEST_CLUSTER=1 $(GO) test -json -count=1 -p 1 -timeout 40m -run '$(or $(RUN),$(QUICK),Cluster|Kubectl)' ./runtime/cluster ./runonce/cmd ./hack/e2e $(OR_FAIL); \
 	RUNONCE_TEST_CLUSTER=1 $(GO) test -C $(NODE) -json -count=1 -timeout 20m -run '$(or $(RUN),$(QUICK),Cluster)' ./cmd/runonce-node $(OR_FAIL)) | $(GO) run ./hack/testsummary

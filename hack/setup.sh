@@ -357,6 +357,7 @@ if [ "$mode" != run ]; then
 	[ -e /usr/include/stdlib.h ] || missing+=(libc6-dev)
 	need ip iproute2
 	need curl curl
+	need jq jq
 	need nft nftables
 	need crun crun
 	need mkfs.ext4 e2fsprogs

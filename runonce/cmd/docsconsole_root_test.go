@@ -150,7 +150,7 @@ func sandboxPrograms(t *testing.T, comment string) string {
 			}
 		case "curl", "jq":
 			if _, err := exec.LookPath(program); err != nil {
-				t.Skipf("no %s", program)
+				roottest.Lacks(t, "no %s", program)
 			}
 		}
 	}
