@@ -1,7 +1,9 @@
 package cgroup
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +21,9 @@ const (
 	unified     = "unified"
 )
 
+// ErrReadOnly is in the error of Detect if pods cannot get cgroups for that.
+var ErrReadOnly = errors.New("mounted read-only")
+
 // Detect finds the controllers that are mounted below root ("/sys/fs/cgroup"). A hybrid
 // machine, whose unified hierarchy is there but has no cpu and memory controllers, is v1.
 // It is an error if a required controller is missing or read-only.
@@ -32,12 +37,37 @@ func Detect(root string) (Tree, error) {
 		return Tree{}, fmt.Errorf("looking for cgroups below %s: %w", root, err)
 	}
 	t.made, t.units = &sync.Map{}, &systemdBus{}
+	if t.base, err = t.container(root); err != nil {
+		return Tree{}, fmt.Errorf("looking for the cgroup of this container: %w", err)
+	}
 	if t.dirs["hugetlb"] != "" {
 		if t.HugePages, err = podspec.HugePageSizes(os.DirFS("/")); err != nil {
 			return Tree{}, fmt.Errorf("reading the huge page sizes: %w", err)
 		}
 	}
 	return t, nil
+}
+
+// machinePIDs is the PID namespace of the machine: the kernel's PROC_PID_INIT_INO.
+const machinePIDs = "pid:[4026531836]"
+
+// container returns the cgroup of the container in which this program runs, if that has the machine's cgroup namespace, as
+// privileged ones have on Kubernetes. Elsewhere it is the root: on v1, OCI runtimes mount it there.
+func (t Tree) container(root string) (string, error) {
+	if !t.V2 || !isMachines(root) {
+		return "", nil
+	}
+	if pids, err := os.Readlink("/proc/self/ns/pid"); err != nil || pids == machinePIDs {
+		return "", err
+	}
+	first, err := memberships("/proc/1/cgroup")
+	return strings.TrimSuffix(first[""], "/"+vacated), err
+}
+
+// isMachines reports whether the root of a v2 hierarchy is that of the machine.
+func isMachines(root string) bool {
+	_, err := os.Stat(filepath.Join(root, "cgroup.type"))
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // detect sorts the mounts by controller.
@@ -94,7 +124,7 @@ func (t Tree) check(root string, readOnly map[string]bool) error {
 			return fmt.Errorf("controller %s is not mounted below %s", c, root)
 		}
 		if readOnly[dir] {
-			return fmt.Errorf("controller %s: %s is mounted read-only", c, dir)
+			return fmt.Errorf("controller %s: %s is %w", c, dir, ErrReadOnly)
 		}
 	}
 	for name, dir := range t.dirs {

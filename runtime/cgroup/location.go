@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"os"
 	"path"
 	"path/filepath"
@@ -87,8 +88,5 @@ func (t Tree) exists(p string) bool {
 }
 
 func (t Tree) parent() string {
-	if t.Parent == "" {
-		return DefaultParent
-	}
-	return path.Join("/", t.Parent)
+	return path.Join("/", t.base, cmp.Or(t.Parent, DefaultParent))
 }

@@ -56,7 +56,7 @@ func (t Tree) removeEmpty(ctx context.Context, at location) error {
 		}
 		defer func() { _ = lock.Close() }()
 	}
-	for up := at.above(); up.path != "/"; up = up.above() {
+	for up := at.above(); up.path != path.Join("/", t.base); up = up.above() {
 		if empty, err := t.empty(up.path); err != nil || !empty {
 			return err
 		}

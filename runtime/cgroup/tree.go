@@ -62,8 +62,9 @@ type Tree struct {
 	// HugePages are the page sizes in bytes that the kernel can limit.
 	HugePages []int64
 
-	pidsLimit int64 // of a pod's processes, 0 for none
-	systemd   bool  // new pods are slices
+	base      string // the container's cgroup that contains the parent, "" for the root
+	pidsLimit int64  // of a pod's processes, 0 for none
+	systemd   bool   // new pods are slices
 	units     units
 	// dirs maps a controller to the directory that its hierarchy is mounted at. In v2 all
 	// are the same; in v1 there are also name=systemd and, on a hybrid machine, unified.
@@ -132,10 +133,10 @@ func (t Tree) createIn(root string, at location) (err error) {
 	return err
 }
 
-// createAll creates the cgroup p and those above it in one hierarchy. In v2 each gets the
-// controllers of the one above.
+// createAll creates the cgroup p and those above it, up to the base, in one hierarchy. In v2 each gets
+// the controllers of the one above.
 func (t Tree) createAll(root, p string) error {
-	dir := root
+	dir := filepath.Join(root, t.base)
 	if t.V2 {
 		if err := vacate(dir); err != nil {
 			return err
@@ -144,7 +145,7 @@ func (t Tree) createAll(root, p string) error {
 			return err
 		}
 	}
-	for name := range strings.SplitSeq(strings.Trim(p, "/"), "/") {
+	for name := range strings.SplitSeq(strings.Trim(strings.TrimPrefix(p, t.base), "/"), "/") {
 		dir = filepath.Join(dir, name)
 		if err := t.createOne(dir); err != nil {
 			return err
@@ -206,13 +207,16 @@ func (t Tree) delegate(dir string) error {
 	return nil
 }
 
-// vacate moves the processes in the root of a v2 hierarchy into a cgroup below it, "init", unless it
-// is the machine's: that of a container gets no controllers for its children while it has processes.
+// vacated is the name of the cgroup with the processes that were in the one above it.
+const vacated = "init"
+
+// vacate moves the processes in a v2 cgroup into one below it, unless it is the root of the machine: that of a
+// container gets no controllers for its children while it has processes.
 func vacate(dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, "cgroup.type")); errors.Is(err, fs.ErrNotExist) {
-		return nil // the machine's
+	if isMachines(dir) {
+		return nil
 	}
-	into := filepath.Join(dir, "init")
+	into := filepath.Join(dir, vacated)
 	for range raceTries { // others start meanwhile
 		pids, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 		if err != nil || len(pids) == 0 {
