@@ -88,9 +88,10 @@ func (c *doctorCommand) examine(ctx context.Context, set *manifests.Set) ([]doct
 	end := c.display.Wait("trying the machine")
 	x, err := c.io.Examine(ctx, o)
 	end()
-	checks := []doctor.Check{doctor.Process(c.io.Machine, err == nil), doctor.Kernel(c.io.Machine)}
-	if err != nil {
-		checks = append(checks, doctor.NotRoot()...)
+	process := doctor.Process(c.io.Machine, err == nil)
+	checks := []doctor.Check{process, doctor.Kernel(c.io.Machine)}
+	if process.Status == doctor.Failed {
+		checks = append(checks, doctor.Untried(process)...)
 	} else {
 		checks = append(checks, doctor.Tried(x, o.Address, needNetwork(set.Pods))...)
 	}

@@ -58,15 +58,31 @@ func Open(ctx context.Context, o Options) (Engine, error) {
 	return m, nil
 }
 
+// AdvicePrivileged says what to do where root lacks privileges.
+const AdvicePrivileged = "in a container, start that one privileged (docker run --privileged)"
+
 // checkPrivileges refuses to start containers where each of them would fail.
 func (o Options) checkPrivileges() error {
 	if o.StartsNothing {
 		return nil
 	}
 	lacking, err := host.Lacking(os.DirFS("/"))
-	if err == nil && slices.Contains(lacking, host.CapSysAdmin) { // without others, some pods can be run
-		err = fmt.Errorf("root lacks %s, which starting containers takes: in a container, start that one privileged (docker run --privileged)",
-			strings.Join(lacking, ", "))
+	if err != nil {
+		return err
+	}
+	if slices.Contains(lacking, host.CapSysAdmin) { // without others, some pods can be run
+		return fmt.Errorf("root lacks %s, which starting containers takes: %s", strings.Join(lacking, ", "), AdvicePrivileged)
+	}
+	if _, err = cgroup.Detect(cgroup.Root); errors.Is(err, cgroup.ErrReadOnly) {
+		return withAdvice(err)
+	}
+	return nil
+}
+
+// withAdvice says what to do if an error of cgroups shows that this container is not privileged.
+func withAdvice(err error) error {
+	if errors.Is(err, cgroup.ErrReadOnly) {
+		return fmt.Errorf("%w: %s", err, AdvicePrivileged)
 	}
 	return err
 }
@@ -142,7 +158,7 @@ func (e *machineEngine) Cleanup(ctx context.Context) error {
 func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runtime.Pods, error) {
 	tree, detected, err := e.o.detect()
 	if err != nil {
-		return nil, err
+		return nil, withAdvice(err)
 	}
 	net := e.o.Network
 	if net.HostIPs, err = network.HostIPs(); err != nil {

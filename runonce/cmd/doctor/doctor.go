@@ -58,7 +58,7 @@ func Process(files fs.FS, root bool) Check {
 		return failed(name, err.Error(), "mount /proc")
 	}
 	if len(missing) > 0 {
-		check := warning(name, "root lacks "+strings.Join(missing, ", "), "in a container, start that one privileged (docker run --privileged)")
+		check := warning(name, "root lacks "+strings.Join(missing, ", "), backend.AdvicePrivileged)
 		if slices.Contains(missing, host.CapSysAdmin) {
 			check.Status = Failed
 		}
@@ -96,11 +96,15 @@ func Kernel(files fs.FS) Check {
 // tried are the names of the checks of what is tried.
 var tried = []string{"cgroups", "containerd", "overlayfs", "OCI runtime", "network"}
 
-// NotRoot returns the checks of what only root can try.
-func NotRoot() []Check {
+// Untried returns the checks of what can be tried only with the privileges that this one, of the process, misses.
+func Untried(process Check) []Check {
+	why := "needs root"
+	if strings.Contains(process.Message, host.CapSysAdmin) {
+		why = "needs " + host.CapSysAdmin
+	}
 	all := make([]Check, 0, len(tried))
 	for _, name := range tried {
-		all = append(all, skipped(name, "needs root"))
+		all = append(all, skipped(name, why))
 	}
 	return all
 }
@@ -118,7 +122,7 @@ func cgroups(x backend.Examination) Check {
 	advice := "mount /sys/fs/cgroup"
 	switch text := x.CgroupsErr.Error(); {
 	case strings.Contains(text, "read-only"):
-		advice = "in a container, start that one privileged (docker run --privileged)"
+		advice = backend.AdvicePrivileged
 	case strings.Contains(text, "controller memory"):
 		advice = "boot with cgroup_enable=memory on the kernel's command line"
 	}
@@ -143,7 +147,7 @@ func overlayfs(x backend.Examination, address string) Check {
 		return skipped(name, "is up to the daemon")
 	case x.OverlayErr != nil:
 		return warning(name, x.OverlayErr.Error()+": each container gets a copy of its image",
-			"load the kernel module overlay, or have --root on ext4 or xfs")
+			"load the kernel module overlay, or have --root on ext4 or xfs, in a container on a volume")
 	}
 	return ok(name, "works in --root")
 }
@@ -163,13 +167,17 @@ func ociRuntime(x backend.Examination) Check {
 
 func connected(x backend.Examination, needed bool) Check {
 	const name = "network"
-	switch {
-	case x.NetworkErr == nil:
+	if x.NetworkErr == nil {
 		return ok(name, "pods get %s", x.Network)
-	case !needed:
-		return warning(name, x.NetworkErr.Error(), "")
 	}
-	return failed(name, x.NetworkErr.Error(), "")
+	text, advice := x.NetworkErr.Error(), ""
+	if strings.Contains(text, "peration not permitted") { // the programs write it in either case
+		advice = backend.AdvicePrivileged
+	}
+	if !needed {
+		return warning(name, text, advice)
+	}
+	return failed(name, text, advice)
 }
 
 // Node checks whether the node takes pods.

@@ -109,6 +109,7 @@ func TestChecks(t *testing.T) {
 		{"runtime without cgroups", tried("OCI runtime", "", true, func(x *backend.Examination) { x.CgroupsErr = broken }), "Skipped", "needs cgroups"},
 		{"network", tried("network", "", true, asIs), "OK", "pods get a bridge, with nft"},
 		{"no network", tried("network", "", true, func(x *backend.Examination) { x.NetworkErr = broken }), "Failed", "it is broken"},
+		{"network that must not be changed", tried("network", "", true, func(x *backend.Examination) { x.NetworkErr = errors.New("nft: Operation not permitted") }), "Failed", "privileged"},
 		{"no network, and none needed", tried("network", "", false, func(x *backend.Examination) { x.NetworkErr = broken }), "Warning", "it is broken"},
 		{"node", doctor.Node(node())[0], "OK", "pods may have"},
 		{"full node", doctor.Node(node(v1.NodeDiskPressure))[0], "Failed", "DiskPressure: too little: pods are rejected: free space"},
@@ -139,12 +140,17 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// TestNotRoot: what root would try is named in the same words.
-func TestNotRoot(t *testing.T) {
+// TestUntried: what could not be tried is named in the same words.
+func TestUntried(t *testing.T) {
 	t.Parallel()
-	for i, c := range doctor.Tried(good(), "", true) {
-		if other := doctor.NotRoot()[i]; other.Name != c.Name || other.Status != doctor.Skipped {
-			t.Errorf("%+v in place of %s", other, c.Name)
+	for why, process := range map[string]doctor.Check{
+		"needs root":          doctor.Process(files(), false),
+		"needs CAP_SYS_ADMIN": doctor.Process(files("proc/self/status", inDocker), true),
+	} {
+		for i, c := range doctor.Tried(good(), "", true) {
+			if other := doctor.Untried(process)[i]; other.Name != c.Name || other.Status != doctor.Skipped || other.Message != why {
+				t.Errorf("%+v in place of %s", other, c.Name)
+			}
 		}
 	}
 }
