@@ -11,7 +11,7 @@ import (
 
 // installation is the box as the machine sees it.
 func (b *box) installation() machine.Installation {
-	return machine.Installation{Dir: b.dir, Programs: []string{"/bin/box", "/bin/web", "etcd", "postgres"}}
+	return machine.Installation{Dir: b.dir, Programs: []string{"/bin/box", "/bin/web", "/runonce", "etcd", "postgres"}}
 }
 
 // inspect returns the current state of the machine.
