@@ -47,6 +47,6 @@ func main() {
 		CatchPipes: func() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) },
 		Terminal:   inputTerminal, Guard: backend.Guard, ExecRunning: containerd.ExecRunning,
 		Exit: os.Exit, Program: program, Notify: systemd.TakeNotify(), Journal: systemd.JournalSocket,
-		Getenv: os.Getenv, Environ: os.Environ, Machine: os.DirFS("/"), Open: backend.Open, Versions: containerd.LookUp,
+		Getenv: os.Getenv, Environ: os.Environ, Machine: os.DirFS("/"), Open: backend.Open, Versions: backend.Versions,
 	}))
 }

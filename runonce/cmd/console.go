@@ -72,7 +72,7 @@ type IO struct {
 	Open func(ctx context.Context, o backend.Options) (backend.Engine, error)
 	// Versions returns the versions of the daemon and the OCI runtime without opening the
 	// engine; nil leaves them out.
-	Versions func(ctx context.Context, o containerd.Options) (containerd.Versions, error)
+	Versions func(ctx context.Context, o backend.Options) (containerd.Versions, error)
 	// Examine tries what a run needs of the machine; nil stands for backend.Examine.
 	Examine func(ctx context.Context, o backend.Options) (backend.Examination, error)
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/runonce/runonce/runonce/cmd"
 	"github.com/runonce/runonce/runonce/cmd/backend"
 	"github.com/runonce/runonce/runtime/cgroup"
-	"github.com/runonce/runonce/runtime/containerd"
 )
 
 // machine is a place for an engine of its own, which is empty again after the test.
@@ -48,7 +47,7 @@ func newMachine(t *testing.T, images string, flags ...string) machine {
 	}
 	m := machine{
 		world: cmd.IO{
-			Getenv: func(string) string { return "" }, Machine: os.DirFS("/"), Statfs: roomyDisk, Open: backend.Open, Versions: containerd.LookUp,
+			Getenv: func(string) string { return "" }, Machine: os.DirFS("/"), Statfs: roomyDisk, Open: backend.Open, Versions: backend.Versions,
 		},
 		dir:   dir,
 		flags: append([]string{"--root", filepath.Join(dir, "root"), "--state", filepath.Join(dir, "state"), "--log-dir", filepath.Join(dir, "log")}, flags...),

@@ -119,7 +119,7 @@ func (t *nodeTarget) served(ctx context.Context, node *v1.Node) (*v1.Node, error
 	info := &node.Status.NodeInfo
 	info.KubeletVersion, info.ContainerRuntimeVersion = apiVersion(), "containerd://"+ownVersions().Containerd
 	if t.options.Address != "" && t.io.Versions != nil {
-		found, err := t.io.Versions(ctx, t.options.Options)
+		found, err := t.io.Versions(ctx, t.options)
 		if err != nil {
 			return nil, unusable(fmt.Errorf("container engine: %w", err))
 		}

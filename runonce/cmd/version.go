@@ -55,7 +55,7 @@ func (c *versionCommand) addExternal(ctx context.Context, v *versions) error {
 	}
 	o := c.engine(c.console)
 	o.RuncPath = c.ociRuntime
-	found, err := c.io.Versions(ctx, o.Options)
+	found, err := c.io.Versions(ctx, o)
 	if err != nil {
 		return unusable(fmt.Errorf("container engine: %w", err))
 	}
@@ -63,7 +63,7 @@ func (c *versionCommand) addExternal(ctx context.Context, v *versions) error {
 		v.Daemon = &externalProgram{Path: o.Address, Version: found.Daemon}
 	}
 	if found.RuntimePath != "" {
-		v.Runtime = &externalProgram{Path: found.RuntimePath, Version: found.Runtime}
+		v.Runtime = &externalProgram{Path: found.RuntimePath, Version: found.Runtime, Reason: found.RuntimeReason}
 	}
 	return nil
 }
@@ -88,6 +88,8 @@ type versions struct {
 type externalProgram struct {
 	Path    string `json:"path"` // of the program, or of its socket
 	Version string `json:"version"`
+	// Reason says for people why it is this one, if others are possible.
+	Reason string `json:"reason,omitempty"`
 }
 
 // table writes one row for each version.
@@ -105,7 +107,7 @@ func (v versions) table(w io.Writer) error {
 		rows = append(rows, []string{"daemon", v.Daemon.Version + " at " + v.Daemon.Path})
 	}
 	if v.Runtime != nil {
-		rows = append(rows, []string{"runtime", v.Runtime.Version + " at " + v.Runtime.Path})
+		rows = append(rows, []string{"runtime", v.Runtime.Version + " at " + v.Runtime.Path + ", since " + v.Runtime.Reason})
 	}
 	return report.Rows(w, nil, rows)
 }

@@ -49,10 +49,11 @@ type Options struct {
 	Namespace string
 	// Address is the socket of a containerd daemon. Empty means the embedded containerd.
 	Address string
-	// RuncPath is the OCI runtime; empty means runc, else crun, looked up in PATH and the usual places.
+	// RuncPath is the OCI runtime, a path or a name that is looked up in PATH and the usual places; empty means crun if
+	// it works on this machine, else runc.
 	RuncPath string
 	// Trial is how OCI runtimes other than runc are tried before they are used for the first time;
-	// nil for not at all.
+	// nil for not at all: then runc comes before crun.
 	Trial *Trial
 	// Handlers are the runtimes that pods may ask for, in addition to runc. One with the name
 	// runc is the runtime of all pods that ask for none.
@@ -79,6 +80,8 @@ type Options struct {
 	// Progress, if set, is called when images are pulled or unpacked, and while that lasts.
 	// Calls for different images may overlap.
 	Progress func(engine.Transfer)
+
+	chosen Choice // what pods without a class get
 }
 
 // Registries says how images are pulled.

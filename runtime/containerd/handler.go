@@ -23,7 +23,7 @@ type Handler struct {
 	Name string
 	// Binary is an OCI runtime with runc's command line, a path or a name to be looked up,
 	// which runs under our own shim. It is empty for other shims, and for runc's type without
-	// a program, which means runc.
+	// a program, which means the one that is chosen for the machine.
 	Binary string
 	// Shim is a shim that is not ours: the path of its program, or a runtime type such as
 	// io.containerd.kata.v2 whose program containerd looks up.

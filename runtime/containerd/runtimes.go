@@ -3,6 +3,7 @@ package containerd
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	shimoptions "github.com/containerd/containerd/api/types/runtimeoptions/v1"
 	"github.com/containerd/containerd/v2/core/containers"
 	"github.com/containerd/typeurl/v2"
+	"github.com/opencontainers/runtime-spec/specs-go/features"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/runonce/runonce/internal/failure"
@@ -102,16 +104,15 @@ func (s *session) runtime(h Handler, o Options) (runtimeConfig, error) {
 	return r, nil
 }
 
-// findRuntimes makes the programs of the handlers absolute paths, and adds runc unless a
-// handler has its name.
+// findRuntimes makes the programs of the handlers absolute paths, if they have any: see chooseRuntime.
 func (o *Options) findRuntimes() error {
 	o.Handlers = slices.Clone(o.Handlers)
-	if !slices.ContainsFunc(o.Handlers, func(h Handler) bool { return h.Name == DefaultHandler }) {
+	if !slices.ContainsFunc(o.Handlers, isDefault) {
 		o.Handlers = append(o.Handlers, Handler{Name: DefaultHandler, Binary: o.RuncPath})
 	}
 	for i := range o.Handlers {
 		h := &o.Handlers[i]
-		if h.Shim != "" {
+		if h.Shim != "" || h.Binary == "" {
 			continue
 		}
 		var err error
@@ -122,39 +123,23 @@ func (o *Options) findRuntimes() error {
 	return nil
 }
 
-// otherDefault is the OCI runtime of a machine without runc.
-const otherDefault = "crun"
+func isDefault(h Handler) bool { return h.Name == DefaultHandler }
 
 // programDirs are directories that a boot script's PATH may lack.
 var programDirs = []string{"/usr/local/sbin", "/usr/sbin", "/usr/local/bin", "/usr/bin", "/sbin"}
 
-// findProgram returns the absolute path of an OCI runtime. An empty name means runc, or crun on a
-// machine without it.
+// findProgram returns the absolute path of an OCI runtime.
 func findProgram(name string, dirs []string) (string, error) {
-	names := []string{name}
-	if name == "" {
-		names = []string{DefaultHandler, otherDefault}
-	}
-	var failed error
-	for _, n := range names {
-		path, err := lookPath(n, dirs)
-		if err == nil {
-			return path, nil
-		}
-		if failed == nil || !errors.Is(err, exec.ErrNotFound) {
-			failed = err
-		}
-	}
+	path, err := lookPath(name, dirs)
 	switch {
-	case !errors.Is(failed, exec.ErrNotFound):
-		return "", failure.Unusablef("finding the OCI runtime %q: %w", cmp.Or(name, DefaultHandler), failed)
-	case name == "":
-		return "", failure.Unusablef("no OCI runtime: neither runc nor crun is %s: install the package runc or crun", searched(dirs))
-	case name == DefaultHandler || name == otherDefault:
+	case err == nil:
+		return path, nil
+	case !errors.Is(err, exec.ErrNotFound):
+		return "", failure.Unusablef("finding the OCI runtime %q: %w", name, err)
+	case name == DefaultHandler || name == faster:
 		return "", failure.Unusablef("finding the OCI runtime %q: it is not %s: install the package %s", name, searched(dirs), name)
-	default:
-		return "", failure.Unusablef("finding the OCI runtime %q: it is not %s", name, searched(dirs))
 	}
+	return "", failure.Unusablef("finding the OCI runtime %q: it is not %s", name, searched(dirs))
 }
 
 // searched says where programs are looked for.
@@ -190,7 +175,26 @@ func (e *Engine) RuntimeFeatures(ctx context.Context, name string) ([]byte, erro
 	return nil, fmt.Errorf("runtime handler %q has no program to ask", name)
 }
 
-// Features returns the output of the command "features" of an OCI runtime.
+// Features returns the output of the command "features" of an OCI runtime, or what versions of crun would say that
+// have recursive read-only mounts, since 1.4, and not yet the command, which came with 1.8.6.
 func Features(ctx context.Context, program string) ([]byte, error) {
-	return exec.CommandContext(ctx, program, "features").Output()
+	out, err := exec.CommandContext(ctx, program, "features").Output()
+	if err == nil {
+		return out, nil
+	}
+	said, _ := exec.CommandContext(ctx, program, "--version").Output()
+	if older := olderCrun(string(said)); older != nil {
+		return json.Marshal(older)
+	}
+	return nil, err
+}
+
+// olderCrun returns the features of a crun by what it says of its version; nil if it is none.
+func olderCrun(version string) *features.Features {
+	var major, minor int
+	if n, _ := fmt.Sscanf(version, "crun version %d.%d", &major, &minor); n != 2 || major < 1 || major == 1 && minor < 4 {
+		return nil
+	}
+	hasSeccomp := strings.Contains(version, "+SECCOMP")
+	return &features.Features{MountOptions: []string{"rro"}, Linux: &features.Linux{Seccomp: &features.Seccomp{Enabled: &hasSeccomp}}}
 }

@@ -31,14 +31,11 @@ func TestFindProgram(t *testing.T) {
 		}
 		return path
 	}
-	want("", "", "neither runc nor crun is in PATH or in "+other+": install the package runc or crun")
 	want("crun", "", `finding the OCI runtime "crun": it is not in PATH or in `+other+": install the package crun")
 	want("kata", "", `the OCI runtime "kata": it is not in PATH or in `+other)
 	want("/no/runc", "", "stat /no/runc: no such file")
 	crun := write(filepath.Join(other, "crun"), 0o755)
-	want("", crun, "")
-	runc := write(filepath.Join(own, "runc"), 0o755)
-	want("", runc, "")
+	want("crun", crun, "")
 	want(crun, crun, "")
 }
 
@@ -61,7 +58,7 @@ func TestNoDefaultWorks(t *testing.T) {
 		"crun": "the OCI runtime " + crun +
 			" cannot create a container on this machine: unknown version specified: install a newer version of it, or use runc (--oci-runtime runc)",
 	} {
-		o := Options{RuncPath: name, Root: t.TempDir(), Trial: &Trial{Spec: spec}}
+		o := Options{RuncPath: name, Root: t.TempDir(), State: t.TempDir(), Trial: &Trial{Spec: spec}}
 		err := o.findRuntimes()
 		if err == nil {
 			err = o.tryRuntimes(t.Context())
@@ -109,5 +106,24 @@ func TestTrialInterrupted(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, trialDir)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("its directory: %v", err)
+	}
+}
+
+// TestFeaturesOfOlderCrun: the features of versions that have no such command are known.
+func TestFeaturesOfOlderCrun(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{
+		"crun version 1.8.1\ncommit: f8a\nspec: 1.0.0\n+SYSTEMD +SELINUX +APPARMOR +CAP +SECCOMP +EBPF +YAJL\n": `{"mountOptions":["rro"],"linux":{"seccomp":{"enabled":true}}}`,
+		"crun version 1.4\n+SYSTEMD\n":      `{"mountOptions":["rro"],"linux":{"seccomp":{"enabled":false}}}`,
+		"crun version 1.3\n+SECCOMP\n":      "",
+		"crun version 0.20\n+SECCOMP\n":     "",
+		"runc version 1.0.0-rc9\nspec: 1\n": "",
+		"":                                  "",
+	} {
+		program := filepath.Join(t.TempDir(), "crun")
+		exectest.Write(t, program, "#!/bin/sh\n[ \"$1\" = --version ] || exit 1\ncat <<END\n"+version+"END\n")
+		if out, err := Features(t.Context(), program); string(out) != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %s, %v; want %s", version, out, err, want)
+		}
 	}
 }

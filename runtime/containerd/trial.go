@@ -1,6 +1,7 @@
 package containerd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,7 +31,8 @@ const (
 	trialID  = "runonce-trial"
 	// trialProgram is the program of the container, which is never started.
 	trialProgram = "/trial"
-	// trialsFile, below the root, has the OCI runtimes that work on this machine.
+	// trialsFile, below the root, has the OCI runtimes that work on this machine; the one below the state directory has
+	// those that do not.
 	trialsFile = "oci-runtimes.json"
 	// trialTimeout bounds each command of a trial.
 	trialTimeout = 30 * time.Second
@@ -48,10 +50,10 @@ type Trial struct {
 	Spec func(ctx context.Context) (*specs.Spec, func() error, error)
 }
 
-// tryRuntimes tries the OCI runtimes that are used for the first time.
+// tryRuntimes tries the OCI runtimes that are used for the first time, after one was chosen for handlers without any.
 func (o *Options) tryRuntimes(ctx context.Context) error {
-	if o.StartsNothing || o.Trial == nil {
-		return nil
+	if err := o.setDefault(ctx); err != nil || o.StartsNothing || o.Trial == nil {
+		return err
 	}
 	for _, h := range o.Handlers {
 		if h.Shim != "" || isRunc(h.Binary) {
@@ -61,27 +63,38 @@ func (o *Options) tryRuntimes(ctx context.Context) error {
 		var refused refusal
 		switch {
 		case errors.As(err, &refused):
-			return failure.Unusable{Cause: o.trialError(h, refused)}
+			return failure.Unusable{Cause: trialError(h.Binary, refused)}
 		case err != nil:
-			return failure.Unusablef("trying the OCI runtime %s: %w", h.Binary, err)
+			return notTried(h.Binary, err)
 		}
 	}
 	return nil
 }
 
-// TryRuntime has the OCI runtime of pods without a class create and delete a container, as Trial says, also if it is
-// runc or has passed before. The files are in dir while that lasts, from which programs must be executable.
-func TryRuntime(ctx context.Context, o Options, dir string) error {
-	program, err := o.defaultProgram()
-	if err != nil {
+func notTried(program string, err error) error {
+	return failure.Unusablef("trying the OCI runtime %s: %w", program, err)
+}
+
+// TryRuntime chooses the OCI runtime of pods without a class, and has it create and delete a container, as Trial says, also
+// if it is runc or has passed before. The files are in dir while that lasts, from which programs must be executable.
+func TryRuntime(ctx context.Context, o Options, dir string) (Choice, error) {
+	var tried string
+	var left error
+	attempt := func(program string) error {
+		tried = program
+		l, err := o.Trial.attempt(ctx, program, dir)
+		left = errors.Join(left, l)
 		return err
 	}
-	left, err := o.Trial.attempt(ctx, program, dir)
-	var refused refusal
-	if errors.As(err, &refused) {
-		err = o.trialError(Handler{Name: DefaultHandler, Binary: program}, refused)
+	chosen, err := o.choose(attempt)
+	if err == nil && chosen.Path != tried {
+		err = attempt(chosen.Path)
 	}
-	return errors.Join(err, left)
+	var refused refusal
+	if errors.As(err, &refused) && chosen.Path != "" {
+		err = trialError(chosen.Path, refused)
+	}
+	return chosen, errors.Join(err, left)
 }
 
 // attempt has a program create and delete a container. left is why what that needs was not removed.
@@ -100,13 +113,57 @@ func isRunc(program string) bool {
 	return err == nil && filepath.Base(path) == DefaultHandler
 }
 
-// tryRuntime tries one OCI runtime, unless it has passed before.
-func (o *Options) tryRuntime(ctx context.Context, program string) error {
-	identity, err := programIdentity(program)
+// tryOnce tries an OCI runtime, unless it has passed before, or was refused since the machine was booted.
+func (o *Options) tryOnce(ctx context.Context, program string) error {
+	err := o.outcome(program)
+	if !errors.Is(err, errUntried) {
+		return err
+	}
+	err = o.tryRuntime(ctx, program)
+	var refused refusal
+	if !errors.As(err, &refused) {
+		return err
+	}
+	identity, err := o.identityOf(program)
 	if err != nil {
 		return err
 	}
-	identity += " on " + o.Trial.Machine
+	file := filepath.Join(o.State, trialsFile)
+	all := readTrials(file)
+	all[program] = identity + refusedFor + string(refused)
+	if err := os.MkdirAll(o.State, 0o711); err != nil {
+		return err
+	}
+	return cmp.Or(writeTrials(file, all), error(refused))
+}
+
+// errUntried says that nobody knows whether a program works.
+var errUntried = errors.New("it has not been tried on this machine")
+
+// refusedFor is between the identity of a program and its refusal.
+const refusedFor = ": "
+
+// outcome returns what is known of the trial of a program: that it has passed, its refusal, or errUntried.
+func (o *Options) outcome(program string) error {
+	identity, err := o.identityOf(program)
+	if err != nil {
+		return err
+	}
+	if readTrials(filepath.Join(o.Root, trialsFile))[program] == identity {
+		return nil
+	}
+	if cause, ok := strings.CutPrefix(readTrials(filepath.Join(o.State, trialsFile))[program], identity+refusedFor); ok {
+		return refusal(cause)
+	}
+	return errUntried
+}
+
+// tryRuntime tries one OCI runtime, unless it has passed before.
+func (o *Options) tryRuntime(ctx context.Context, program string) error {
+	identity, err := o.identityOf(program)
+	if err != nil {
+		return err
+	}
 	file := filepath.Join(o.Root, trialsFile)
 	if readTrials(file)[program] == identity {
 		return nil
@@ -131,27 +188,31 @@ func (o *Options) tryRuntime(ctx context.Context, program string) error {
 		return err
 	}
 	passed[program] = identity
-	data, _ := json.MarshalIndent(passed, "", "\t") // texts
-	return atomicfile.Write(file, append(data, '\n'), 0o600)
+	return writeTrials(file, passed)
 }
 
-// programIdentity is different for another file, and after every change of it.
-func programIdentity(program string) (string, error) {
+// identityOf is different for another file, after every change of it, and on another machine.
+func (o *Options) identityOf(program string) (string, error) {
 	var st syscall.Stat_t
 	if err := syscall.Stat(program, &st); err != nil {
 		return "", fmt.Errorf("looking at the program: %w", err)
 	}
-	return fmt.Sprintf("%d:%d %d %d.%d", st.Dev, st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec), nil
+	return fmt.Sprintf("%d:%d %d %d.%d on %s", st.Dev, st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec, o.Trial.Machine), nil
 }
 
-// readTrials returns the identities of the programs that work, by path. Without a file that can
-// be read they are tried again.
+// readTrials returns the identities of the programs that work, or with their refusals those of programs that do not, by
+// path. Without a file that can be read they are tried again.
 func readTrials(file string) map[string]string {
-	passed := map[string]string{}
-	if data, err := os.ReadFile(file); err != nil || json.Unmarshal(data, &passed) != nil || passed == nil {
+	all := map[string]string{}
+	if data, err := os.ReadFile(file); err != nil || json.Unmarshal(data, &all) != nil || all == nil {
 		return map[string]string{}
 	}
-	return passed
+	return all
+}
+
+func writeTrials(file string, all map[string]string) error {
+	data, _ := json.MarshalIndent(all, "", "\t") // texts
+	return atomicfile.Write(file, append(data, '\n'), 0o600)
 }
 
 // trial has a program create and delete a container.
@@ -265,13 +326,9 @@ func refusalOf(said string, err error) refusal {
 }
 
 // trialError says which program does not work, why, and what to do.
-func (o *Options) trialError(h Handler, cause refusal) error {
-	if _, missing := lookPath(DefaultHandler, programDirs); missing != nil && h.Name == DefaultHandler && o.RuncPath == "" {
-		return fmt.Errorf("no OCI runtime: runc is not %s, and %s cannot create a container on this machine: %w: install the package runc",
-			searched(programDirs), h.Binary, cause)
-	}
-	err := fmt.Errorf("the OCI runtime %s cannot create a container on this machine: %w", h.Binary, cause)
-	if isRunc(h.Binary) {
+func trialError(program string, cause refusal) error {
+	err := fmt.Errorf("the OCI runtime %w", cannotCreate(program, cause))
+	if isRunc(program) {
 		return err
 	}
 	return fmt.Errorf("%w: %s", err, trialAdvice(string(cause)))

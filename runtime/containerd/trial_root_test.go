@@ -116,19 +116,19 @@ func TestTryRuntime(t *testing.T) {
 	}}}
 	r.write(t, "")
 	for range 2 {
-		if err := containerd.TryRuntime(t.Context(), o, dir); err != nil {
+		if _, err := containerd.TryRuntime(t.Context(), o, dir); err != nil {
 			t.Error(err)
 		}
 	}
 	r.write(t, `case $3 in create) echo 'time="now" level=error msg="runc create failed: it is \\"odd\\""' >&2; exit 1;; esac`)
-	if err := containerd.TryRuntime(t.Context(), o, dir); err == nil || !strings.Contains(err.Error(), `it is "odd": install another version`) {
+	if _, err := containerd.TryRuntime(t.Context(), o, dir); err == nil || !strings.Contains(err.Error(), `it is "odd": install another version`) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("left of the trial: %v", err)
 	}
 	o.RuncPath = filepath.Join(r.dir, "absent")
-	if err := containerd.TryRuntime(t.Context(), o, dir); !errors.Is(err, containerd.ErrUnusable) {
+	if _, err := containerd.TryRuntime(t.Context(), o, dir); !errors.Is(err, containerd.ErrUnusable) {
 		t.Error(err)
 	}
 }

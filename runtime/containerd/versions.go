@@ -3,7 +3,6 @@ package containerd
 import (
 	"context"
 	"os/exec"
-	"slices"
 	"strings"
 	"time"
 )
@@ -15,15 +14,17 @@ const versionTimeout = 20 * time.Second
 type Versions struct {
 	Daemon      string // of the containerd daemon; empty without one
 	RuntimePath string // of the OCI runtime of pods without a class; empty when there is none
-	Runtime     string // its version; empty when it does not tell
+	// RuntimeReason says why it is that one. If that has not been tried yet, another one may be chosen.
+	RuntimeReason string
+	Runtime       string // its version; empty when it does not tell
 }
 
 // LookUp asks a daemon and the OCI runtime for their versions, without starting anything. Only
 // a daemon that does not answer is an error, which wraps ErrUnusable.
 func LookUp(ctx context.Context, o Options) (Versions, error) {
 	var v Versions
-	if path, err := o.defaultProgram(); err == nil {
-		v.RuntimePath, v.Runtime = path, programVersion(ctx, path)
+	if chosen, err := o.choose(o.outcome); err == nil && chosen.Path != "" {
+		v.RuntimePath, v.RuntimeReason, v.Runtime = chosen.Path, chosen.Reason, ProgramVersion(ctx, chosen.Path)
 	}
 	if o.Address == "" {
 		return v, nil
@@ -33,18 +34,9 @@ func LookUp(ctx context.Context, o Options) (Versions, error) {
 	return v, err
 }
 
-// defaultProgram returns the path of the OCI runtime of pods without a class.
-func (o *Options) defaultProgram() (string, error) {
-	name := o.RuncPath
-	if i := slices.IndexFunc(o.Handlers, func(h Handler) bool { return h.Name == DefaultHandler }); i >= 0 {
-		name = o.Handlers[i].Binary
-	}
-	return findProgram(name, programDirs)
-}
-
-// programVersion is the last word of "runc version 1.2.3", the first line that OCI runtimes
-// write.
-func programVersion(ctx context.Context, path string) string {
+// ProgramVersion is the last word of "runc version 1.2.3", the first line that OCI runtimes
+// write; empty if there is none.
+func ProgramVersion(ctx context.Context, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, path, "--version").Output()

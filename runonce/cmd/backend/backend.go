@@ -44,7 +44,7 @@ func Open(ctx context.Context, o Options) (Engine, error) {
 	if err := o.checkPrivileges(); err != nil {
 		return nil, err
 	}
-	o.Trial = &containerd.Trial{Machine: machineOf(o.CgroupDriver), Spec: o.trialSpec}
+	o.Trial = o.trial()
 	m := &machineEngine{}
 	o.AdoptShim = m.adoptShim
 	e, err := containerd.Open(ctx, o.Options)

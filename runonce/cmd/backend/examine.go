@@ -35,7 +35,7 @@ func Examine(ctx context.Context, o Options) (Examination, error) {
 	}
 	x := Examination{Cgroups: cgroupMode(cgroup.Root)}
 	_, _, x.CgroupsErr = o.detect()
-	x.Engine, x.EngineErr = containerd.LookUp(ctx, o.Options)
+	x.Engine, x.EngineErr = Versions(ctx, o)
 	x.tryIn(ctx, o)
 	if program := x.Engine.RuntimePath; program != "" {
 		x.Seccomp = host.FeaturesOf(ctx, func(ctx context.Context) ([]byte, error) { return containerd.Features(ctx, program) }).Seccomp
@@ -56,8 +56,12 @@ func (x *Examination) tryIn(ctx context.Context, o Options) {
 	if x.CgroupsErr == nil {
 		// Another root is another parent of cgroups, which goes with its last pod.
 		o.PodsRoot = dir
-		o.Trial = &containerd.Trial{Spec: o.trialSpec}
-		x.RuntimeErr = containerd.TryRuntime(ctx, o.Options, filepath.Join(dir, "trial"))
+		o.Trial = o.trial()
+		var chosen containerd.Choice
+		if chosen, x.RuntimeErr = containerd.TryRuntime(ctx, o.Options, filepath.Join(dir, "trial")); chosen.Path != x.Engine.RuntimePath {
+			x.Engine.Runtime = containerd.ProgramVersion(ctx, chosen.Path)
+		}
+		x.Engine.RuntimePath, x.Engine.RuntimeReason = chosen.Path, chosen.Reason
 	}
 	if o.Address == "" {
 		x.OverlayErr = server.TryOverlay(dir)

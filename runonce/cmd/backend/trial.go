@@ -11,8 +11,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/runonce/runonce/runtime/cgroup"
+	"github.com/runonce/runonce/runtime/containerd"
 	"github.com/runonce/runonce/runtime/ocispec"
 )
+
+// Versions returns the versions of the daemon and the OCI runtime, without starting anything.
+func Versions(ctx context.Context, o Options) (containerd.Versions, error) {
+	o.Trial = o.trial()
+	return containerd.LookUp(ctx, o.Options)
+}
+
+// trial is how OCI runtimes are tried on this machine.
+func (o Options) trial() *containerd.Trial {
+	return &containerd.Trial{Machine: machineOf(o.CgroupDriver), Spec: o.trialSpec}
+}
 
 // trialSpec returns the spec of a container of a pod with defaults only, whose cgroup it creates,
 // and a function that removes that.

@@ -159,10 +159,12 @@ func ociRuntime(x backend.Examination) Check {
 		return skipped(name, "needs cgroups")
 	case x.RuntimeErr != nil:
 		return failed(name, x.RuntimeErr.Error(), "")
+	case x.Engine.RuntimePath == "":
+		return skipped(name, x.Engine.RuntimeReason)
 	case !x.Seccomp:
 		return warning(name, x.Engine.RuntimePath+" was built without seccomp: pods with a profile are rejected", "install another one")
 	}
-	return ok(name, "%s %s has created a container", x.Engine.RuntimePath, x.Engine.Runtime)
+	return ok(name, "%s %s has created a container; it was chosen since %s", x.Engine.RuntimePath, x.Engine.Runtime, x.Engine.RuntimeReason)
 }
 
 func connected(x backend.Examination, needed bool) Check {

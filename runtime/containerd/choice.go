@@ -1,0 +1,100 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+
+	"github.com/runonce/runonce/internal/failure"
+)
+
+// faster is the OCI runtime that takes half of runc's CPU time to start a container.
+const faster = "crun"
+
+// Choice is the OCI runtime of pods without a RuntimeClass.
+type Choice struct {
+	Path string // empty if they have a shim that is not ours
+	// Reason says for people why it is that one.
+	Reason string
+}
+
+// choose returns the OCI runtime of pods without a class: the one that was asked for, else crun if it works on this
+// machine, else runc. attempt returns a refusal if a program cannot create containers here; nil means that nobody knows.
+func (o *Options) choose(attempt func(program string) error) (Choice, error) {
+	asked := Handler{Name: DefaultHandler, Binary: o.RuncPath}
+	if i := slices.IndexFunc(o.Handlers, isDefault); i >= 0 {
+		asked = o.Handlers[i]
+	}
+	if asked.Shim != "" {
+		return Choice{Reason: "the shim " + asked.Shim + " was asked for"}, nil
+	}
+	if asked.Binary != "" {
+		path, err := findProgram(asked.Binary, programDirs)
+		return Choice{path, "it was asked for"}, err
+	}
+	return chooseIn(programDirs, attempt)
+}
+
+func chooseIn(dirs []string, attempt func(program string) error) (Choice, error) {
+	runc, noRunc := lookPath(DefaultHandler, dirs)
+	crun, noCrun := lookPath(faster, dirs)
+	switch {
+	case noRunc != nil && noCrun != nil:
+		return Choice{}, noRuntime(noRunc, noCrun, dirs)
+	case noCrun != nil:
+		return Choice{runc, "crun is not installed"}, nil
+	case attempt == nil && noRunc == nil:
+		return Choice{runc, "crun has not been tried"}, nil
+	case attempt == nil:
+		return Choice{crun, "runc is not installed"}, nil
+	}
+	var refused refusal
+	switch err := attempt(crun); {
+	case errors.Is(err, errUntried):
+		return Choice{crun, "it is faster than runc, and will be tried before it is used"}, nil
+	case err == nil:
+		return Choice{crun, "it works on this machine, and is faster than runc"}, nil
+	case !errors.As(err, &refused):
+		return Choice{}, notTried(crun, err)
+	case noRunc != nil:
+		return Choice{}, failure.Unusablef("no OCI runtime: runc is not %s, and %w: install the package runc", searched(dirs), cannotCreate(crun, refused))
+	}
+	return Choice{runc, cannotCreate(crun, refused).Error()}, nil
+}
+
+func cannotCreate(program string, refused refusal) error {
+	return fmt.Errorf("%s cannot create a container on this machine: %w", program, refused)
+}
+
+// noRuntime says what to install, or what is wrong with what is there.
+func noRuntime(noRunc, noCrun error, dirs []string) error {
+	for name, err := range map[string]error{DefaultHandler: noRunc, faster: noCrun} {
+		if !errors.Is(err, exec.ErrNotFound) {
+			return failure.Unusablef("finding the OCI runtime %q: %w", name, err)
+		}
+	}
+	return failure.Unusablef("no OCI runtime: neither runc nor crun is %s: install the package runc or crun", searched(dirs))
+}
+
+// setDefault sets o.chosen and the programs of handlers that name none. Where nothing is started, nothing is tried.
+func (o *Options) setDefault(ctx context.Context) error {
+	var attempt func(program string) error
+	if o.Trial != nil && !o.StartsNothing {
+		attempt = func(program string) error { return o.tryOnce(ctx, program) }
+	}
+	var err error
+	if o.chosen, err = o.choose(attempt); err != nil && !o.StartsNothing {
+		return err
+	}
+	for i := range o.Handlers {
+		if h := &o.Handlers[i]; h.Shim == "" && h.Binary == "" {
+			h.Binary = o.chosen.Path
+		}
+	}
+	return nil
+}
+
+// Chosen returns the OCI runtime of pods without a class.
+func (e *Engine) Chosen() Choice { return e.o.chosen }

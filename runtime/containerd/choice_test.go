@@ -1,0 +1,108 @@
+package containerd
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	specs "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/runonce/runonce/internal/testing/exectest"
+)
+
+func TestChoose(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	works := func(string) error { return nil }
+	refuses := func(string) error { return refusal("no cgroups") }
+	breaks := func(string) error { return errors.New("no machine") }
+	untried := func(string) error { return errUntried }
+	for _, c := range []struct {
+		name      string
+		installed string
+		attempt   func(program string) error
+		want      string // a program and why, or an error
+	}{
+		{"none", "", works, "no OCI runtime: neither runc nor crun is in PATH or in /nowhere: install the package runc or crun"},
+		{"runc alone", "runc", works, "runc: crun is not installed"},
+		{"crun works", "runc crun", works, "crun: it works on this machine, and is faster than runc"},
+		{"crun alone", "crun", works, "crun: it works on this machine, and is faster than runc"},
+		{"crun refuses", "runc crun", refuses, "runc: DIR/crun cannot create a container on this machine: no cgroups"},
+		{
+			"crun alone refuses", "crun", refuses,
+			"no OCI runtime: runc is not in PATH or in /nowhere, and DIR/crun cannot create a container on this machine: no cgroups: install the package runc",
+		},
+		{"trial impossible", "runc crun", breaks, "trying the OCI runtime DIR/crun: no machine"},
+		{"not tried yet", "runc crun", untried, "crun: it is faster than runc, and will be tried before it is used"},
+		{"never tried", "runc crun", nil, "runc: crun has not been tried"},
+		{"crun alone, never tried", "crun", nil, "crun: runc is not installed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, name := range []string{"runc", "crun"} {
+				_ = os.Remove(filepath.Join(dir, name))
+				if strings.Contains(" "+c.installed+" ", " "+name+" ") {
+					exectest.Write(t, filepath.Join(dir, name), "#!/bin/sh\n")
+				}
+			}
+			chosen, err := chooseIn([]string{"/nowhere"}, c.attempt)
+			got := filepath.Base(chosen.Path) + ": " + chosen.Reason
+			if err != nil {
+				got = err.Error()
+			}
+			if got = strings.ReplaceAll(got, dir, "DIR"); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestRefusedOnce: a refused crun is not tried again until the machine is booted or the program changes, and what was asked for is
+// not replaced.
+func TestRefusedOnce(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	crun, calls := filepath.Join(dir, "crun"), filepath.Join(dir, "calls")
+	exectest.Write(t, filepath.Join(dir, "runc"), "#!/bin/sh\n")
+	script := "#!/bin/sh\n[ $3 = create ] || exit 0\necho call >>" + calls + "\necho no cgroups >&2\nexit 1\n"
+	exectest.Write(t, crun, script)
+	o := Options{Root: filepath.Join(dir, "root"), State: filepath.Join(dir, "state"), Trial: &Trial{Machine: "here", Spec: func(context.Context) (*specs.Spec, func() error, error) {
+		return &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}}, func() error { return nil }, nil
+	}}}
+	open := func(o Options) error {
+		if err := o.findRuntimes(); err != nil {
+			return err
+		}
+		err := o.tryRuntimes(t.Context())
+		if err == nil && filepath.Base(o.chosen.Path) != "runc" {
+			t.Errorf("chosen: %+v", o.chosen)
+		}
+		return err
+	}
+	tried := func(what string, want int) {
+		t.Helper()
+		if err := open(o); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if text, err := os.ReadFile(calls); err != nil || strings.Count(string(text), "call") != want {
+			t.Errorf("%s: %q, %v; want %d calls", what, text, err, want)
+		}
+	}
+	tried("first use", 1)
+	tried("second use", 1)
+	if v, err := LookUp(t.Context(), o); err != nil || v.RuntimeReason != crun+" cannot create a container on this machine: no cgroups" {
+		t.Errorf("%+v, %v", v, err)
+	}
+	o.Trial.Machine = "there"
+	tried("another machine", 2)
+	if err := os.RemoveAll(o.State); err != nil {
+		t.Fatal(err)
+	}
+	tried("after a boot", 3)
+	o.RuncPath = "crun"
+	if err := open(o); err == nil || !errors.Is(err, ErrUnusable) {
+		t.Errorf("asked for: %v", err)
+	}
+}
