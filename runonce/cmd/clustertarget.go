@@ -94,6 +94,9 @@ func (t *clusterTarget) close() {
 	}
 }
 
+// ociRuntime returns nil: it is the nodes' affair.
+func (*clusterTarget) ociRuntime() *report.Runtime { return nil }
+
 func (t *clusterTarget) runtime() runonce.Runtime { return t.pods }
 func (t *clusterTarget) logs() runonce.Logs       { return t.pods }
 

@@ -88,7 +88,7 @@ func newMemory(t *testing.T) *memory {
 // examine finds that everything works.
 func (m *memory) examine(context.Context, backend.Options) (backend.Examination, error) {
 	return backend.Examination{
-		Cgroups: "v2", Engine: containerd.Versions{RuntimePath: "/usr/bin/crun", Runtime: "1.30"}, Seccomp: true, Network: "a bridge, with nft",
+		Cgroups: "v2", Engine: containerd.Versions{RuntimePath: "/usr/bin/crun", Runtime: "1.30", RuntimeReason: "it was asked for"}, Seccomp: true, Network: "a bridge, with nft",
 	}, nil
 }
 
@@ -219,6 +219,10 @@ func (m *openedMemory) Pods(ctx context.Context, n *v1.Node, o runtime.Options) 
 }
 
 // Unsupported finds that the machine can run all pods.
+func (*memory) Chosen() containerd.Choice {
+	return containerd.Choice{Path: "/usr/bin/crun", Reason: "it works on this machine, and is faster than runc"}
+}
+
 func (*memory) Unsupported(context.Context, []*v1.Pod) map[types.UID]string { return nil }
 
 // Check finds that nothing has to be installed.

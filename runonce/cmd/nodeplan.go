@@ -97,7 +97,15 @@ func (t *nodeTarget) plan(ctx context.Context, set *manifests.Set) (none report.
 	}
 	document := newPlan(plan, t.planning.users)
 	document.Pulls = imagesToPull(plan, stored, t.pull, t.supplied)
+	document.Runtime = t.ociRuntime()
 	return document, nil
+}
+
+func (t *nodeTarget) ociRuntime() *report.Runtime {
+	if t.engine == nil || t.engine.Chosen().Path == "" {
+		return nil
+	}
+	return &report.Runtime{Path: t.engine.Chosen().Path, Reason: t.engine.Chosen().Reason}
 }
 
 // decide makes the plan.

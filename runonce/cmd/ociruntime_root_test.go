@@ -18,12 +18,15 @@ import (
 const trapPod = "apiVersion: v1\nkind: Pod\nmetadata: {name: traps}\nspec:\n  hostNetwork: true\n" +
 	"  containers: [{name: main, image: \"localhost/box:1\", args: [trap]}]\n"
 
-// TestOCIRuntime: pods run with the runtime of the flag, and are stopped with it later.
+// TestOCIRuntime: pods run with crun where it works, or with the runtime of the flag, and are stopped with it later.
 func TestOCIRuntime(t *testing.T) {
 	roottest.WithCrun(t, func(t *testing.T) {
 		m := newMachine(t, boxImages(t))
 		dir := podDir(t, trapPod)
-		m.once(t, "run", "--oci-runtime", "crun", dir)
+		if plan := m.once(t, "plan", "-o", "wide", dir); !strings.Contains(plan, "/crun, since it works on this machine, and is faster than runc\n") {
+			t.Error(plan)
+		}
+		m.once(t, "run", dir)
 		states, err := filepath.Glob(filepath.Join(m.dir, "state/runc/*/*/status"))
 		if err != nil || len(states) != 1 {
 			t.Errorf("states of crun %q, %v; want one", states, err)

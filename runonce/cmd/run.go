@@ -218,7 +218,7 @@ func (c *runCommand) run(ctx context.Context, args []string) error {
 	}
 	results = append(results, invalid...)
 	c.display.Results(results)
-	return c.report(ctx, results, time.Since(o.Start), t.lost())
+	return c.report(ctx, t, results, time.Since(o.Start))
 }
 
 // openOutputs refuses places that the run could not write to at its end.
@@ -345,11 +345,10 @@ func (c *runCommand) await(set *manifests.Set) (none runonce.Await, err error) {
 	return a, nil
 }
 
-// report writes the results and returns an error with the exit code. lost says why the target could
-// not be used to the end.
-func (c *runCommand) report(ctx context.Context, results []runonce.Result, elapsed time.Duration, lost error) error {
-	code, codeErr := exitCode(ctx, results, c.exitCodeFrom, lost)
-	r := report.New(results, code, elapsed)
+// report writes the results and returns an error with the exit code.
+func (c *runCommand) report(ctx context.Context, t target, results []runonce.Result, elapsed time.Duration) error {
+	code, codeErr := exitCode(ctx, results, c.exitCodeFrom, t.lost())
+	r := reportOf(t, results, code, elapsed)
 	c.keepReport(r, c.faults, true)
 	err := errors.Join(
 		c.writeResult(r),
@@ -366,6 +365,13 @@ func (c *runCommand) report(ctx context.Context, results []runonce.Result, elaps
 		code, err = max(code, report.ExitFailed), errors.Join(err, werr)
 	}
 	return exitWith(code, err)
+}
+
+// reportOf returns the report on pods of the target.
+func reportOf(t target, results []runonce.Result, code int, elapsed time.Duration) report.Report {
+	r := report.New(results, code, elapsed)
+	r.Runtime = t.ociRuntime()
+	return r
 }
 
 // writeResult writes the report. If standard output is that of a container, it goes to standard error, unless all that

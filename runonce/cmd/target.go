@@ -47,6 +47,8 @@ type target interface {
 	// returns why they were not known any more at the end.
 	conclude(ctx context.Context)
 	lost() error
+	// ociRuntime returns the OCI runtime of new containers, nil if that is not known here.
+	ociRuntime() *report.Runtime
 	// list returns the pods of earlier runs. On a cluster of which the user may not see all, they are those in
 	// the namespaces.
 	list(ctx context.Context, namespaces func() []string) ([]*v1.Pod, error)

@@ -406,7 +406,7 @@ func (c *watchCommand) concluded(invalid []runonce.Result) func([]runonce.Result
 			c.display.Ready()
 		}
 		c.meter.concluded(results, code, time.Since(begun))
-		r := report.New(results, code, time.Since(c.options.Start))
+		r := reportOf(c.target, results, code, time.Since(c.options.Start))
 		c.keepReport(r, faults, false)
 		if c.reported {
 			c.warnRefused(results)
@@ -442,7 +442,7 @@ func (c *watchCommand) end(ctx context.Context, results []runonce.Result) error 
 		err = errors.Join(errs...)
 	}
 	code, _ := exitCode(ctx, results, "", nil)
-	r := report.New(results, code, time.Since(c.options.Start))
+	r := reportOf(c.target, results, code, time.Since(c.options.Start))
 	c.keepReport(r, c.faults, true)
 	if !c.reported {
 		err = c.afterError(err, c.writeReport(c.output, r, c.faults))

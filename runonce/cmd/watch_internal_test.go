@@ -15,7 +15,7 @@ import (
 func TestWatchReportsFaults(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	c := &watchCommand{rollbacks: newRollbacks(0), outputFlags: outputFlags{output: formatGitHub}, program: &program{
+	c := &watchCommand{target: &nodeTarget{}, rollbacks: newRollbacks(0), outputFlags: outputFlags{output: formatGitHub}, program: &program{
 		console: &console{io: IO{Getenv: func(string) string { return "" }}, data: logs.Sinks{Stdout: &out}, display: progress.New(io.Discard, nil)},
 		faults:  manifests.Diagnostics{{Severity: "warning", Field: "spec", Message: "of the first manifests"}},
 	}}

@@ -27,6 +27,8 @@ type Plan struct {
 	Others []admit.Other `json:"others,omitempty"`
 	// Pulls are the images that a run would pull, if an engine was asked.
 	Pulls []string `json:"pulls,omitempty"`
+	// Runtime is the OCI runtime that pods without a RuntimeClass would have, if an engine was asked.
+	Runtime *Runtime `json:"runtime,omitempty"`
 	Failure
 }
 
@@ -228,6 +230,9 @@ func (p Plan) Table(w io.Writer, s Style) error {
 	text += "\n" + node.text() + p.others() + p.notes()
 	if len(p.Pulls) > 0 {
 		text += "\nIMAGES TO PULL\n" + strings.Join(p.Pulls, "\n") + "\n"
+	}
+	if p.Runtime != nil && s.Wide {
+		text += "\nOCI RUNTIME\n" + p.Runtime.Path + ", since " + p.Runtime.Reason + "\n"
 	}
 	_, err := io.WriteString(w, text)
 	return err

@@ -132,3 +132,19 @@ func TestPlanOfEndedPods(t *testing.T) {
 		})
 	}
 }
+
+// TestPlanRuntime: a wide table says which OCI runtime pods would have, and why.
+func TestPlanRuntime(t *testing.T) {
+	t.Parallel()
+	p := report.NewPlan(admit.Plan{})
+	p.Runtime = &report.Runtime{Path: "/usr/sbin/runc", Reason: "crun is not installed"}
+	for _, wide := range []bool{false, true} {
+		var b bytes.Buffer
+		if err := p.Table(&b, report.Style{Wide: wide}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.HasSuffix(b.String(), "\nOCI RUNTIME\n/usr/sbin/runc, since crun is not installed\n"); got != wide {
+			t.Errorf("wide %t:\n%s", wide, &b)
+		}
+	}
+}

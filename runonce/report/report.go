@@ -35,7 +35,15 @@ type Report struct {
 	ExitCode       int      `json:"exitCode"`       // of the program
 	ElapsedSeconds float64  `json:"elapsedSeconds"` // of the whole run
 	Results        []Result `json:"results"`        // one for each pod
+	// Runtime is the OCI runtime of new containers of pods without a RuntimeClass, on a machine.
+	Runtime *Runtime `json:"runtime,omitempty"`
 	Failure
+}
+
+// Runtime is an OCI runtime, and why it is that one.
+type Runtime struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"` // for people
 }
 
 // Failure is why a command could not do its work. Its documents have no results then.

@@ -78,23 +78,23 @@ func noRuntime(noRunc, noCrun error, dirs []string) error {
 	return failure.Unusablef("no OCI runtime: neither runc nor crun is %s: install the package runc or crun", searched(dirs))
 }
 
-// setDefault sets o.chosen and the programs of handlers that name none. Where nothing is started, nothing is tried.
-func (o *Options) setDefault(ctx context.Context) error {
+// setDefault chooses, and sets the programs of handlers that name none. Where nothing is started, nothing is tried.
+func (o *Options) setDefault(ctx context.Context) (Choice, error) {
 	var attempt func(program string) error
 	if o.Trial != nil && !o.StartsNothing {
 		attempt = func(program string) error { return o.tryOnce(ctx, program) }
 	}
-	var err error
-	if o.chosen, err = o.choose(attempt); err != nil && !o.StartsNothing {
-		return err
+	chosen, err := o.choose(attempt)
+	if err != nil && !o.StartsNothing {
+		return chosen, err
 	}
 	for i := range o.Handlers {
 		if h := &o.Handlers[i]; h.Shim == "" && h.Binary == "" {
-			h.Binary = o.chosen.Path
+			h.Binary = chosen.Path
 		}
 	}
-	return nil
+	return chosen, nil
 }
 
 // Chosen returns the OCI runtime of pods without a class.
-func (e *Engine) Chosen() Choice { return e.o.chosen }
+func (e *Engine) Chosen() Choice { return e.chosen }

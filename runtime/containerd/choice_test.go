@@ -75,9 +75,9 @@ func TestRefusedOnce(t *testing.T) {
 		if err := o.findRuntimes(); err != nil {
 			return err
 		}
-		err := o.tryRuntimes(t.Context())
-		if err == nil && filepath.Base(o.chosen.Path) != "runc" {
-			t.Errorf("chosen: %+v", o.chosen)
+		chosen, err := o.tryRuntimes(t.Context())
+		if err == nil && filepath.Base(chosen.Path) != "runc" {
+			t.Errorf("chosen: %+v", chosen)
 		}
 		return err
 	}

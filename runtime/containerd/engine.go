@@ -80,8 +80,6 @@ type Options struct {
 	// Progress, if set, is called when images are pulled or unpacked, and while that lasts.
 	// Calls for different images may overlap.
 	Progress func(engine.Transfer)
-
-	chosen Choice // what pods without a class get
 }
 
 // Registries says how images are pulled.
@@ -98,6 +96,7 @@ func (o Options) Registries() images.Registries {
 // Engine starts, watches and removes containers with containerd. It implements engine.Engine.
 type Engine struct {
 	o           Options
+	chosen      Choice
 	containers  *containerStore
 	images      *images.Store
 	registries  images.Registries
@@ -130,10 +129,12 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 		return nil, err
 	}
 	server.RedirectLog(ctx, o.Log)
-	if err := o.tryRuntimes(ctx); err != nil {
+	chosen, err := o.tryRuntimes(ctx)
+	if err != nil {
 		return nil, err
 	}
 	e := newEngine(o)
+	e.chosen = chosen
 	if err := os.MkdirAll(o.recordDir(), 0o700); err != nil {
 		return nil, failure.Unusablef("making the directory of the exit records: %w", err)
 	}

@@ -61,13 +61,13 @@ func TestNoDefaultWorks(t *testing.T) {
 		o := Options{RuncPath: name, Root: t.TempDir(), State: t.TempDir(), Trial: &Trial{Spec: spec}}
 		err := o.findRuntimes()
 		if err == nil {
-			err = o.tryRuntimes(t.Context())
+			_, err = o.tryRuntimes(t.Context())
 		}
 		if err == nil || !strings.HasPrefix(err.Error(), want) || !errors.Is(err, ErrUnusable) {
 			t.Errorf("%q: %v, want %s", name, err, want)
 		}
 		o.StartsNothing = true
-		if err := o.tryRuntimes(t.Context()); err != nil {
+		if _, err := o.tryRuntimes(t.Context()); err != nil {
 			t.Errorf("%q: without a start: %v", name, err)
 		}
 	}
@@ -83,7 +83,7 @@ func TestTrialImpossible(t *testing.T) {
 		Trial: &Trial{Spec: func(context.Context) (*specs.Spec, func() error, error) { return nil, nil, errors.New("no cgroups") }},
 	}
 	want := "trying the OCI runtime " + program + ": no cgroups"
-	if err := o.tryRuntimes(t.Context()); err == nil || err.Error() != want || !errors.Is(err, ErrUnusable) {
+	if _, err := o.tryRuntimes(t.Context()); err == nil || err.Error() != want || !errors.Is(err, ErrUnusable) {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
@@ -101,7 +101,7 @@ func TestTrialInterrupted(t *testing.T) {
 		return &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}}, func() error { return nil }, nil
 	}
 	o := Options{Root: dir, Handlers: []Handler{{Name: DefaultHandler, Binary: program}}, Trial: &Trial{Spec: spec}}
-	if err := o.tryRuntimes(ctx); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrUnusable) {
+	if _, err := o.tryRuntimes(ctx); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrUnusable) {
 		t.Errorf("%v, want %v", err, context.Canceled)
 	}
 	if _, err := os.Stat(filepath.Join(dir, trialDir)); !errors.Is(err, os.ErrNotExist) {

@@ -51,9 +51,10 @@ type Trial struct {
 }
 
 // tryRuntimes tries the OCI runtimes that are used for the first time, after one was chosen for handlers without any.
-func (o *Options) tryRuntimes(ctx context.Context) error {
-	if err := o.setDefault(ctx); err != nil || o.StartsNothing || o.Trial == nil {
-		return err
+func (o *Options) tryRuntimes(ctx context.Context) (Choice, error) {
+	chosen, err := o.setDefault(ctx)
+	if err != nil || o.StartsNothing || o.Trial == nil {
+		return chosen, err
 	}
 	for _, h := range o.Handlers {
 		if h.Shim != "" || isRunc(h.Binary) {
@@ -63,12 +64,12 @@ func (o *Options) tryRuntimes(ctx context.Context) error {
 		var refused refusal
 		switch {
 		case errors.As(err, &refused):
-			return failure.Unusable{Cause: trialError(h.Binary, refused)}
+			return chosen, failure.Unusable{Cause: trialError(h.Binary, refused)}
 		case err != nil:
-			return notTried(h.Binary, err)
+			return chosen, notTried(h.Binary, err)
 		}
 	}
-	return nil
+	return chosen, nil
 }
 
 func notTried(program string, err error) error {

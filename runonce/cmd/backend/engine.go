@@ -50,6 +50,8 @@ type Engine interface {
 	Pods(ctx context.Context, node *v1.Node, o runtime.Options) (*runtime.Pods, error)
 	// Unsupported returns, by UID, why the machine cannot run some of the pods.
 	Unsupported(ctx context.Context, pods []*v1.Pod) map[types.UID]string
+	// Chosen returns the OCI runtime of pods without a RuntimeClass. Its path is empty if that is not known.
+	Chosen() containerd.Choice
 	// Services keeps the Services of the root. It must be called after Pods.
 	Services() *service.Keeper
 	// Check returns what has to be installed on the machine before the pods can be started, and

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -23,7 +24,7 @@ func Versions(ctx context.Context, o Options) (containerd.Versions, error) {
 
 // trial is how OCI runtimes are tried on this machine.
 func (o Options) trial() *containerd.Trial {
-	return &containerd.Trial{Machine: machineOf(o.CgroupDriver), Spec: o.trialSpec}
+	return &containerd.Trial{Machine: machineOf(cmp.Or(o.CgroupDriver, cgroup.DriverCgroupfs)), Spec: o.trialSpec}
 }
 
 // trialSpec returns the spec of a container of a pod with defaults only, whose cgroup it creates,
