@@ -308,15 +308,15 @@ cp /srv/images/box.tar images
 cp /srv/pod.yaml .
 runonce="chroot . /usr/local/bin/runonce"
 run() {
-	$runonce version $1
-	$runonce run $1 --timeout 3m --until completed --images-dir /images /pod.yaml
+	$runonce version
+	$runonce run --timeout 3m --until completed --images-dir /images /pod.yaml
 	$runonce logs facts
 	$runonce down --all
 }
 run
-# Nothing but crun can have run the second pod.
-rm usr/local/bin/runc
-run "--oci-runtime crun"
+# Nothing but runc can have run the second pod.
+rm usr/local/bin/crun
+run
 `
 
 // TestArchive brings what archive needs, for a machine that is not set up by cloud-init.
@@ -332,14 +332,14 @@ func TestArchive(t *testing.T) {
 }
 
 // archive: the released archive runs a pod where there is nothing else, with seccomp, both with
-// runc, which is the default, and with crun.
+// crun, which is the default, and with runc.
 func archive(t *testing.T) {
 	if err := errors.Join(os.WriteFile("/srv/pod.yaml", []byte(factsPod), 0o644), os.WriteFile("/srv/bare.sh", []byte(inBareRoot), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	out := sh(t, "unshare --mount --propagation private sh /srv/bare.sh")
 	rest := strings.ReplaceAll(out, `": "`, `":"`)
-	for _, program := range []string{"/usr/local/bin/runc", "/usr/local/bin/crun"} {
+	for _, program := range []string{"/usr/local/bin/crun", "/usr/local/bin/runc"} {
 		for _, want := range []string{program, "Succeeded", `"seccomp":"filter"`} {
 			var found bool
 			if _, rest, found = strings.Cut(rest, want); !found {

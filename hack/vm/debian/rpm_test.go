@@ -90,7 +90,7 @@ func TestRPMInImage(t *testing.T) {
 	if err == nil {
 		t.Error("installed without what it needs")
 	}
-	for _, want := range []string{"\t/bin/sh is needed", "\t(runc or crun) is needed", "\t(iptables or nftables) is needed"} {
+	for _, want := range []string{"\t/bin/sh is needed", "\t(crun or runc) is needed", "\t(iptables or nftables) is needed"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}
