@@ -271,7 +271,7 @@ make_debian() {
 		# Services are not enabled where systemd does not run.
 		in_debian "$root" systemctl enable cloud-init-local cloud-init cloud-config cloud-final
 		in_debian "$root" apt-get clean
-		in_debian "$root" apt-get install --download-only crun runc containernetworking-plugins iptables
+		in_debian "$root" apt-get install --download-only runc containernetworking-plugins iptables
 		mv "$root"/var/cache/apt/archives/*.deb "$tmp/out/packages"
 		rm -rf "$root"/var/lib/apt/lists/* "$root/etc/resolv.conf"
 		echo "/dev/vda / ext4 defaults 0 1" >"$root/etc/fstab"

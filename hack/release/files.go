@@ -57,7 +57,7 @@ func (a *architecture) archive(ctx context.Context) error {
 		return err
 	}
 	var errs []error
-	for _, name := range []string{"runonce-compose", "runc", "crun"} {
+	for _, name := range []string{"runonce-compose", "runc"} {
 		errs = append(errs, copyProgram(a.program(name), filepath.Join(dir, "bin", name)))
 	}
 	for _, p := range plugins() {
@@ -126,7 +126,7 @@ func (a *architecture) packageFile(ctx context.Context, format string) error {
 	return err
 }
 
-// stage installs the program and all that belongs to it below a directory of that name, and returns
+// stage installs the program, crun and all that belongs to them below a directory of that name, and returns
 // the directory that stands for the prefix.
 func (a *architecture) stage(ctx context.Context, name, prefix string, copyright []byte) (string, error) {
 	root := filepath.Join(a.work, name)
@@ -140,7 +140,10 @@ func (a *architecture) stage(ctx context.Context, name, prefix string, copyright
 	}
 	dir := filepath.Join(root, prefix)
 	manuals, err := filepath.Glob(filepath.Join(dir, "share/man/man*/*"))
-	errs := []error{err, writeFile(filepath.Join(dir, "share/doc/runonce/copyright"), copyright)}
+	errs := []error{
+		err, writeFile(filepath.Join(dir, "share/doc/runonce/copyright"), copyright),
+		copyProgram(a.program("crun"), filepath.Join(dir, "libexec/runonce/crun")),
+	}
 	for _, path := range manuals {
 		errs = append(errs, compress(path))
 	}

@@ -119,14 +119,14 @@ func (a *architecture) buildAll(ctx context.Context) error {
 	if err := errors.Join(a.record(ctx, "runonce", a.mainSource()), a.recordShim(ctx)); err != nil {
 		return err
 	}
+	if err := a.buildCrun(ctx); err != nil {
+		return err
+	}
 	a.copyright = a.licenses.text()
 	if err := a.goBuild(ctx, "runc", a.runcSource()); err != nil {
 		return err
 	}
 	if err := errors.Join(a.record(ctx, "runc", a.runcSource()), a.recordC(ctx, "runc", "libseccomp")); err != nil {
-		return err
-	}
-	if err := a.buildCrun(ctx); err != nil {
 		return err
 	}
 	if err := a.goBuild(ctx, "runonce-compose", a.composeSource()); err != nil {

@@ -85,6 +85,9 @@ func (f *engineFlags) engine(c *console) backend.Options {
 	o := backend.Options{PodsRoot: f.root, LogDir: f.logDir, ClaimsDir: filepath.Join(f.root, "claims")}
 	o.Root, o.State, o.Namespace, o.Address = f.root, f.state, f.namespace, cmp.Or(f.address, c.io.Getenv("CONTAINERD_ADDRESS"))
 	o.Log, o.Progress, o.StartsNothing = c.log, c.display.OnTransfer(), true
+	if c.io.Program != "" {
+		o.Libexec = filepath.Join(filepath.Dir(c.io.Program), "../libexec/runonce")
+	}
 	return o
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"slices"
 
 	"github.com/runonce/runonce/internal/failure"
@@ -30,38 +31,59 @@ func (o *Options) choose(attempt func(program string) error) (Choice, error) {
 	if asked.Shim != "" {
 		return Choice{Reason: "the shim " + asked.Shim + " was asked for"}, nil
 	}
+	dirs := o.programDirs()
 	if asked.Binary != "" {
-		path, err := findProgram(asked.Binary, programDirs)
+		path, err := findProgram(asked.Binary, dirs)
 		return Choice{path, "it was asked for"}, err
 	}
-	return chooseIn(programDirs, attempt)
-}
-
-func chooseIn(dirs []string, attempt func(program string) error) (Choice, error) {
 	runc, noRunc := lookPath(DefaultHandler, dirs)
-	crun, noCrun := lookPath(faster, dirs)
+	candidates, noCrun := o.cruns()
 	switch {
-	case noRunc != nil && noCrun != nil:
+	case noRunc != nil && len(candidates) == 0:
 		return Choice{}, noRuntime(noRunc, noCrun, dirs)
-	case noCrun != nil:
+	case len(candidates) == 0:
 		return Choice{runc, "crun is not installed"}, nil
 	case attempt == nil && noRunc == nil:
 		return Choice{runc, "crun has not been tried"}, nil
 	case attempt == nil:
-		return Choice{crun, "runc is not installed"}, nil
+		return Choice{candidates[0], "runc is not installed"}, nil
 	}
+	return chooseFrom(candidates, runc, dirs, attempt)
+}
+
+// cruns returns the programs that may be chosen, the best first. The error says why none is installed.
+func (o *Options) cruns() (all []string, err error) {
+	if own := filepath.Join(o.Libexec, faster); o.Libexec != "" {
+		if _, err := exec.LookPath(own); err == nil {
+			all = append(all, own)
+		}
+	}
+	path, err := lookPath(faster, o.programDirs())
+	if err == nil && !slices.Contains(all, path) {
+		all = append(all, path)
+	}
+	return all, err
+}
+
+// chooseFrom returns the first crun that works, else runc, which may be empty.
+func chooseFrom(cruns []string, runc string, dirs []string, attempt func(program string) error) (Choice, error) {
 	var refused refusal
-	switch err := attempt(crun); {
-	case errors.Is(err, errUntried):
-		return Choice{crun, "it is faster than runc, and will be tried before it is used"}, nil
-	case err == nil:
-		return Choice{crun, "it works on this machine, and is faster than runc"}, nil
-	case !errors.As(err, &refused):
-		return Choice{}, notTried(crun, err)
-	case noRunc != nil:
-		return Choice{}, failure.Unusablef("no OCI runtime: runc is not %s, and %w: install the package runc", searched(dirs), cannotCreate(crun, refused))
+	var last string
+	for _, crun := range cruns {
+		switch err := attempt(crun); {
+		case errors.Is(err, errUntried):
+			return Choice{crun, "it is faster than runc, and will be tried before it is used"}, nil
+		case err == nil:
+			return Choice{crun, "it works on this machine, and is faster than runc"}, nil
+		case !errors.As(err, &refused):
+			return Choice{}, notTried(crun, err)
+		}
+		last = crun
 	}
-	return Choice{runc, cannotCreate(crun, refused).Error()}, nil
+	if runc == "" {
+		return Choice{}, failure.Unusablef("no OCI runtime: runc is not %s, and %w: install the package runc", searched(dirs), cannotCreate(last, refused))
+	}
+	return Choice{runc, cannotCreate(last, refused).Error()}, nil
 }
 
 func cannotCreate(program string, refused refusal) error {

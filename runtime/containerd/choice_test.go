@@ -14,41 +14,56 @@ import (
 )
 
 func TestChoose(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("PATH", dir)
+	dir, dirs := t.TempDir(), programDirs
+	programDirs = []string{"/nowhere"}
+	t.Cleanup(func() { programDirs = dirs })
+	t.Setenv("PATH", filepath.Join(dir, "bin"))
 	works := func(string) error { return nil }
 	refuses := func(string) error { return refusal("no cgroups") }
+	refusesOwn := func(program string) error {
+		if strings.Contains(program, "libexec") {
+			return refusal("no systemd")
+		}
+		return nil
+	}
 	breaks := func(string) error { return errors.New("no machine") }
 	untried := func(string) error { return errUntried }
+	const faster = ": it works on this machine, and is faster than runc"
 	for _, c := range []struct {
 		name      string
 		installed string
 		attempt   func(program string) error
 		want      string // a program and why, or an error
 	}{
-		{"none", "", works, "no OCI runtime: neither runc nor crun is in PATH or in /nowhere: install the package runc or crun"},
-		{"runc alone", "runc", works, "runc: crun is not installed"},
-		{"crun works", "runc crun", works, "crun: it works on this machine, and is faster than runc"},
-		{"crun alone", "crun", works, "crun: it works on this machine, and is faster than runc"},
-		{"crun refuses", "runc crun", refuses, "runc: DIR/crun cannot create a container on this machine: no cgroups"},
+		{"none", "", works, "no OCI runtime: neither runc nor crun is in PATH or in /nowhere, DIR/libexec: install the package runc or crun"},
+		{"runc alone", "bin/runc", works, "DIR/bin/runc: crun is not installed"},
+		{"crun works", "bin/runc bin/crun", works, "DIR/bin/crun" + faster},
+		{"crun alone", "bin/crun", works, "DIR/bin/crun" + faster},
+		{"crun that comes with the program", "bin/runc bin/crun libexec/crun", works, "DIR/libexec/crun" + faster},
+		{"which does not work", "bin/runc bin/crun libexec/crun", refusesOwn, "DIR/bin/crun" + faster},
+		{"and is the only one", "bin/runc libexec/crun", refusesOwn, "DIR/bin/runc: DIR/libexec/crun cannot create a container on this machine: no systemd"},
+		{"crun refuses", "bin/runc bin/crun", refuses, "DIR/bin/runc: DIR/bin/crun cannot create a container on this machine: no cgroups"},
 		{
-			"crun alone refuses", "crun", refuses,
-			"no OCI runtime: runc is not in PATH or in /nowhere, and DIR/crun cannot create a container on this machine: no cgroups: install the package runc",
+			"crun alone refuses", "bin/crun", refuses,
+			"no OCI runtime: runc is not in PATH or in /nowhere, DIR/libexec, and DIR/bin/crun cannot create a container on this machine: no cgroups: install the package runc",
 		},
-		{"trial impossible", "runc crun", breaks, "trying the OCI runtime DIR/crun: no machine"},
-		{"not tried yet", "runc crun", untried, "crun: it is faster than runc, and will be tried before it is used"},
-		{"never tried", "runc crun", nil, "runc: crun has not been tried"},
-		{"crun alone, never tried", "crun", nil, "crun: runc is not installed"},
+		{"trial impossible", "bin/runc bin/crun", breaks, "trying the OCI runtime DIR/bin/crun: no machine"},
+		{"not tried yet", "bin/runc bin/crun", untried, "DIR/bin/crun: it is faster than runc, and will be tried before it is used"},
+		{"never tried", "bin/runc bin/crun", nil, "DIR/bin/runc: crun has not been tried"},
+		{"crun alone, never tried", "bin/crun", nil, "DIR/bin/crun: runc is not installed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for _, name := range []string{"runc", "crun"} {
-				_ = os.Remove(filepath.Join(dir, name))
-				if strings.Contains(" "+c.installed+" ", " "+name+" ") {
-					exectest.Write(t, filepath.Join(dir, name), "#!/bin/sh\n")
+			for _, sub := range []string{"bin", "libexec"} {
+				if err := errors.Join(os.RemoveAll(filepath.Join(dir, sub)), os.Mkdir(filepath.Join(dir, sub), 0o755)); err != nil {
+					t.Fatal(err)
 				}
 			}
-			chosen, err := chooseIn([]string{"/nowhere"}, c.attempt)
-			got := filepath.Base(chosen.Path) + ": " + chosen.Reason
+			for _, name := range strings.Fields(c.installed) {
+				exectest.Write(t, filepath.Join(dir, name), "#!/bin/sh\n")
+			}
+			o := Options{Libexec: filepath.Join(dir, "libexec")}
+			chosen, err := o.choose(c.attempt)
+			got := chosen.Path + ": " + chosen.Reason
 			if err != nil {
 				got = err.Error()
 			}

@@ -52,6 +52,8 @@ type Options struct {
 	// RuncPath is the OCI runtime, a path or a name that is looked up in PATH and the usual places; empty means crun if
 	// it works on this machine, else runc.
 	RuncPath string
+	// Libexec is the directory with the crun that comes with this program, which is preferred to others; empty for none.
+	Libexec string
 	// Trial is how OCI runtimes other than runc are tried before they are used for the first time;
 	// nil for not at all: then runc comes before crun.
 	Trial *Trial

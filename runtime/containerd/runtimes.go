@@ -116,7 +116,7 @@ func (o *Options) findRuntimes() error {
 			continue
 		}
 		var err error
-		if h.Binary, err = findProgram(h.Binary, programDirs); err != nil && !o.StartsNothing {
+		if h.Binary, err = findProgram(h.Binary, o.programDirs()); err != nil && !o.StartsNothing {
 			return err
 		}
 	}
@@ -127,6 +127,13 @@ func isDefault(h Handler) bool { return h.Name == DefaultHandler }
 
 // programDirs are directories that a boot script's PATH may lack.
 var programDirs = []string{"/usr/local/sbin", "/usr/sbin", "/usr/local/bin", "/usr/bin", "/sbin"}
+
+func (o *Options) programDirs() []string {
+	if o.Libexec == "" {
+		return programDirs
+	}
+	return append(slices.Clone(programDirs), o.Libexec)
+}
 
 // findProgram returns the absolute path of an OCI runtime.
 func findProgram(name string, dirs []string) (string, error) {

@@ -315,7 +315,7 @@ run() {
 }
 run
 # Nothing but runc can have run the second pod.
-rm usr/local/bin/crun
+rm usr/local/libexec/runonce/crun
 run
 `
 
@@ -339,7 +339,7 @@ func archive(t *testing.T) {
 	}
 	out := sh(t, "unshare --mount --propagation private sh /srv/bare.sh")
 	rest := strings.ReplaceAll(out, `": "`, `":"`)
-	for _, program := range []string{"/usr/local/bin/crun", "/usr/local/bin/runc"} {
+	for _, program := range []string{"/usr/local/libexec/runonce/crun", "/usr/local/bin/runc"} {
 		for _, want := range []string{program, "Succeeded", `"seccomp":"filter"`} {
 			var found bool
 			if _, rest, found = strings.Cut(rest, want); !found {
