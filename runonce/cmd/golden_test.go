@@ -118,7 +118,7 @@ func canonicalJSON(key string, value any, exact bool) any {
 		delete(v, "podEvents") // the story of events has those
 		delete(v, "usage")
 		delete(v, "runtime") // is the machine's
-		if !exact { // a cluster does not tell the digest
+		if !exact {          // a cluster does not tell the digest
 			delete(v, "digest")
 		}
 		for k, field := range v {

@@ -85,7 +85,7 @@ type ociRuntimeFlags struct{ ociRuntime string }
 func (f *ociRuntimeFlags) flags() []cli.Flag {
 	return []cli.Flag{&cli.StringFlag{
 		Name: "oci-runtime", Destination: &f.ociRuntime, Category: categoryNode, Usage: "OCI `RUNTIME`: runc, crun or a path",
-		DefaultText: "crun if it works, else runc",
+		DefaultText: "crun if it works",
 	}}
 }
 
