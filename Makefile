@@ -83,6 +83,11 @@ release: setup-release payload $(TOOLS)/nfpm ## build archives and packages in d
 	$(GO) run ./hack/release -o dist -arch $(or $(ARCH),$(ARCHS)) -version '$(VERSION)' -epoch $(EPOCH) \
 		-ldflags '$(LDFLAGS)' -tags $(TAGS) -nfpm $(TOOLS)/nfpm -sysroot $(CACHE)/release
 
+# The crun of a release, where bin/runonce looks for it.
+libexec/runonce/crun:
+	@ARCH=$$($(GO) env GOARCH) hack/setup.sh release
+	$(GO) run ./hack/release -crun $@ -sysroot $(CACHE)/release
+
 test-release: ## build the amd64 release twice, in different directories, and compare the files
 	@hack/release/twice.sh
 
@@ -179,7 +184,7 @@ fuzz: ## run each fuzz target; FUZZTIME=20000x
 fuzz-quick: FUZZTIME = 500x
 fuzz-quick: fuzz ## run each fuzz target for a moment, in about a minute
 
-bench: root tools build ## compare pod start-up with a plain containerd client; ROUNDS=5 PODMAN=1 BENCHFLAGS=-help
+bench: root tools build libexec/runonce/crun ## compare pod start-up with a plain containerd client; ROUNDS=5 PODMAN=1 BENCHFLAGS=-help
 	@[ -z "$(PODMAN)" ] || hack/setup.sh podman
 	@PATH="$$PATH:$(CACHE)/podman/usr/bin" $(GO) run ./hack/bench -rounds $(or $(ROUNDS),5) $(BENCHFLAGS)
 
@@ -192,7 +197,7 @@ bench-exec: root cluster-tools $(TOOLS)/crictl build ## compare exec with ctr, c
 	@RUNONCE_TEST_ROOT=1 RUNONCE_TEST_CLUSTER=1 PATH="$$PATH:$(abspath $(TOOLS)):$(CACHE)/podman/usr/bin" \
 		$(GO) test -run '^$$' -bench Exec -benchtime $(or $(ROUNDS),30)x ./hack/e2e
 
-bench-quick: root tools build ## print the ratios to a plain containerd client, in about a minute
+bench-quick: root tools build libexec/runonce/crun ## print the ratios to a plain containerd client, in about a minute
 	@$(GO) run ./hack/bench -quick
 
 cover: root tools build ## print the coverage of all tests; needs root
@@ -219,7 +224,7 @@ images: setup-test ## write the images of the tests, the demo and the examples t
 	$(GO) run ./hack/mkimages bin/images postgres
 
 clean: ## remove everything that make has built, including the tools
-	rm -rf bin dist .cache runtime/containerd/shim/runonce-shim.*
+	rm -rf bin dist libexec .cache runtime/containerd/shim/runonce-shim.*
 
 # Without root, the tests that start containers would be silently skipped.
 root:

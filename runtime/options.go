@@ -32,6 +32,8 @@ type Options struct {
 	Services Services
 	Node     ocispec.Node
 	Host     Host
+	// Runtime is the OCI runtime of pods without a RuntimeClass that are started from now on.
+	Runtime string
 	// Records keeps what outlives a run.
 	Records *record.Store
 	// LogDir holds the containers' logs in the kubelet's layout (/var/log/pods).

@@ -105,7 +105,7 @@ func (p *Pods) recordStart(ctx context.Context, pod *v1.Pod) (*record.Pod, error
 	start := func(r *record.Pod) {
 		r.Start(pod)
 		p.o.Records.Tie(r)
-		r.Node = p.o.Node.Name
+		r.Node, r.Runtime = p.o.Node.Name, p.o.Runtime
 	}
 	if !host.Requests(pod, kinds) {
 		return p.o.Records.Update(pod.UID, func(r *record.Pod) error { start(r); return nil })

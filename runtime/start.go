@@ -142,7 +142,7 @@ func (p *Pods) containerConfig(ctx context.Context, w *work, next podstate.Start
 	cfg := engine.ContainerConfig{
 		ID: engine.ContainerID(string(pod.UID), c.Name, w.record.Started, next.Attempt), PodUID: string(pod.UID),
 		Name: c.Name, Attempt: next.Attempt, Last: next.Last, Image: img.Ref, Labels: labels(pod, c, img), RunFile: p.o.Records.RunFile(w.record),
-		RuntimeHandler: pod.Annotations[podspec.AnnotationRuntimeHandler], Stdin: c.Stdin, StdinOnce: c.StdinOnce,
+		RuntimeHandler: pod.Annotations[podspec.AnnotationRuntimeHandler], Runtime: w.record.Runtime, Stdin: c.Stdin, StdinOnce: c.StdinOnce,
 		DefaultSeccomp: p.o.Host.SeccompProfile(pod, c).Type == v1.SeccompProfileTypeRuntimeDefault,
 	}
 	if err := p.provide(ctx, cfg.ID, next, &in); err != nil {

@@ -21,13 +21,13 @@ const (
 	floorName        = "floor"
 	floorCrunName    = "floor crun"
 	embeddedName     = "runonce embedded"
-	embeddedCrunName = "runonce embedded crun"
+	embeddedRuncName = "runonce embedded runc"
 	servicesName     = "runonce with Services"
 	daemonName       = "runonce daemon"
 	podmanName       = "podman kube play"
 )
 
-var variantNames = []string{floorName, floorCrunName, embeddedName, embeddedCrunName, servicesName, daemonName, podmanName}
+var variantNames = []string{floorName, floorCrunName, embeddedName, embeddedRuncName, servicesName, daemonName, podmanName}
 
 // variant is one way to start pods.
 type variant struct {
@@ -90,14 +90,14 @@ func (s setup) all(ctx context.Context) ([]variant, error) {
 	all := []variant{
 		s.floor(floor, floorName),
 		s.runonce(embeddedName, nil),
+		s.runonce(embeddedRuncName, nil, "--oci-runtime", "runc"),
 		s.runonce(daemonName, []string{"--address", s.daemon.Socket}),
 		s.withServices(s.runonce(servicesName, nil)),
 	}
-	all[2].daemons, all[2].cgroups = []int{s.daemon.Pid}, append(all[2].cgroups, daemonGroup)
+	all[3].daemons, all[3].cgroups = []int{s.daemon.Pid}, append(all[3].cgroups, daemonGroup)
 	if crun, err := exec.LookPath("crun"); err == nil {
 		// The newest version of the specification that all crun know.
-		all = append(all, s.floor(floor, floorCrunName, "-runtime", crun, "-oci-version", "1.0.2"),
-			s.runonce(embeddedCrunName, nil, "--oci-runtime", crun))
+		all = append(all, s.floor(floor, floorCrunName, "-runtime", crun, "-oci-version", "1.0.2"))
 	}
 	all = slices.DeleteFunc(all, func(v variant) bool { return !s.has(v.name) })
 	slices.SortFunc(all, func(a, b variant) int {
@@ -156,7 +156,6 @@ func (s setup) runonce(name string, flags []string, run ...string) variant {
 		},
 		down:      command("down", "--all"),
 		downLimit: removalLimit,
-		optional:  name == embeddedCrunName,
 		ours:      true,
 		cgroups:   []string{strings.TrimPrefix(cgroup.ParentOf(filepath.Join(dir, "root")), "/")},
 	}

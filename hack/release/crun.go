@@ -42,7 +42,7 @@ func (a *architecture) buildCrun(ctx context.Context) error {
 	if err := copyProgram(filepath.Join(dir, "crun"), a.program("crun")); err != nil {
 		return err
 	}
-	return errors.Join(isStatic(a.program("crun")), a.recordCrun(ctx))
+	return isStatic(a.program("crun"))
 }
 
 func (a *architecture) configureCrun(source string) []string {

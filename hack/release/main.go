@@ -44,17 +44,22 @@ func main() {
 	flag.StringVar(&r.tags, "tags", "", "build tags for the program")
 	flag.StringVar(&r.nfpm, "nfpm", "", "path of nfpm")
 	flag.StringVar(&r.sysroot, "sysroot", "", "directory with C libraries for each architecture and the source of crun")
+	crun := flag.String("crun", "", "write only crun, for this machine's architecture, to this file")
 	flag.Parse()
 	r.epoch = time.Unix(*epoch, 0).UTC()
 	r.version = packageVersion(*described, r.epoch)
-	if err := r.build(context.Background(), strings.Split(*archs, ",")); err != nil {
+	build := func(r release) error { return r.build(context.Background(), strings.Split(*archs, ",")) }
+	if *crun != "" {
+		build = func(r release) error { return r.writeCrun(context.Background(), *crun) }
+	}
+	if err := r.prepared(build); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
 }
 
-func (r release) build(ctx context.Context, archs []string) error {
-	var err error
+// prepared sets the directories while build does its work.
+func (r release) prepared(build func(r release) error) (err error) {
 	if r.root, err = os.Getwd(); err != nil {
 		return err
 	}
@@ -65,6 +70,19 @@ func (r release) build(ctx context.Context, archs []string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(r.work) }()
+	return build(r)
+}
+
+// writeCrun builds crun alone.
+func (r release) writeCrun(ctx context.Context, path string) error {
+	a := r.architecture(runtime.GOARCH)
+	if err := a.buildCrun(ctx); err != nil {
+		return err
+	}
+	return copyProgram(a.program("crun"), path)
+}
+
+func (r release) build(ctx context.Context, archs []string) error {
 	if err := errors.Join(os.RemoveAll(r.out), os.MkdirAll(r.out, 0o755)); err != nil {
 		return fmt.Errorf("emptying %s: %w", r.out, err)
 	}

@@ -122,6 +122,9 @@ func (a *architecture) buildAll(ctx context.Context) error {
 	if err := a.buildCrun(ctx); err != nil {
 		return err
 	}
+	if err := a.recordCrun(ctx); err != nil {
+		return err
+	}
 	a.copyright = a.licenses.text()
 	if err := a.goBuild(ctx, "runc", a.runcSource()); err != nil {
 		return err

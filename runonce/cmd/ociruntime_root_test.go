@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/runonce/runonce/internal/testing/exectest"
@@ -18,7 +20,7 @@ import (
 const trapPod = "apiVersion: v1\nkind: Pod\nmetadata: {name: traps}\nspec:\n  hostNetwork: true\n" +
 	"  containers: [{name: main, image: \"localhost/box:1\", args: [trap]}]\n"
 
-// TestOCIRuntime: pods run with crun where it works, or with the runtime of the flag, and are stopped with it later.
+// TestOCIRuntime: pods run with crun where it works, or with the runtime of the flag, and keep that.
 func TestOCIRuntime(t *testing.T) {
 	roottest.WithCrun(t, func(t *testing.T) {
 		m := newMachine(t, boxImages(t))
@@ -37,9 +39,25 @@ func TestOCIRuntime(t *testing.T) {
 		}
 		m.once(t, "down", dir)
 		m.once(t, "run", "--oci-runtime", "runc", dir)
-		if states, err = filepath.Glob(filepath.Join(m.dir, "state/runc/*/*/state.json")); err != nil || len(states) != 1 {
-			t.Errorf("states of runc %q, %v; want one", states, err)
+		ofRunc := func(when string) {
+			t.Helper()
+			if states, err = filepath.Glob(filepath.Join(m.dir, "state/runc/*/*/state.json")); err != nil || len(states) != 1 {
+				t.Errorf("%s: states of runc %q, %v; want one", when, states, err)
+			}
 		}
+		ofRunc("started")
+		pids, err := filepath.Glob(filepath.Join(m.dir, "state/io.containerd.runtime.v2.task/*/main-*/init.pid"))
+		if err != nil || len(pids) != 1 {
+			t.Fatalf("processes %q, %v; want one", pids, err)
+		}
+		pid, err := strconv.Atoi(read(t, pids[0]))
+		if err := errors.Join(err, syscall.Kill(pid, syscall.SIGKILL)); err != nil {
+			t.Fatal(err)
+		}
+		if out := m.once(t, "run", dir); strings.Contains(out, "earlier run") {
+			t.Errorf("the container was not restarted:\n%s", out)
+		}
+		ofRunc("restarted")
 	})
 }
 

@@ -32,13 +32,20 @@ type runtimeConfig struct {
 	thirdParty bool
 }
 
-// runtimeOf returns the configuration of a handler, the default one when name is empty. Without such
-// a handler the error has the words of containerd's CRI plugin.
-func (s *session) runtimeOf(name string) (runtimeConfig, error) {
-	name = cmp.Or(name, DefaultHandler)
-	r, ok := s.runtimes[name]
+// runtimeOf returns the configuration of a handler, the default one when name is empty: that with the program of the
+// pod, if it is installed. Without such a handler the error has the words of containerd's CRI plugin.
+func (s *session) runtimeOf(name, program string) (runtimeConfig, error) {
+	r, ok := s.runtimes[cmp.Or(name, DefaultHandler)]
 	if !ok {
 		return r, fmt.Errorf("no runtime for %q is configured", name)
+	}
+	options, ours := r.options.(*runcoptions.Options)
+	if name != "" || r.thirdParty || !ours || program == "" || options.BinaryName == program {
+		return r, nil
+	}
+	if _, err := exec.LookPath(program); err == nil {
+		options = proto.CloneOf(options)
+		options.BinaryName, r.options = program, options
 	}
 	return r, nil
 }

@@ -187,7 +187,7 @@ func newRecord(s *session, c engine.ContainerConfig, img *images.Image) (contain
 	if s.shims != nil {
 		limitFiles(oci.Process)
 	}
-	config, err := s.runtimeOf(c.RuntimeHandler)
+	config, err := s.runtimeOf(c.RuntimeHandler, c.Runtime)
 	if err != nil {
 		return containers.Container{}, err
 	}

@@ -111,6 +111,9 @@ type ContainerConfig struct {
 	Created func()
 	// RuntimeHandler is the handler of the pod's RuntimeClass, empty for the default.
 	RuntimeHandler string
+	// Runtime is the OCI runtime of the default handler, as the first container of the pod has it. If it is empty, or not
+	// installed any more, the engine's is used.
+	Runtime string
 	// DefaultSeccomp asks for the engine's default seccomp profile, which depends on the
 	// capabilities in Spec.
 	DefaultSeccomp bool

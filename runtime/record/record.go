@@ -37,6 +37,9 @@ type Pod struct {
 	Started time.Time `json:"started,omitzero"`
 	// Node is the name of the node as which this machine has started it.
 	Node string `json:"node,omitempty"`
+	// Runtime is the OCI runtime of its containers, if it has no RuntimeClass: they keep it, whatever later runs choose.
+	// Earlier versions leave it empty.
+	Runtime string `json:"runtime,omitempty"`
 	// Failed says that the pod has ended for good, whatever its restart policy says.
 	Failed *Failure `json:"failed,omitempty"`
 	// Outcome is what the last run has decided, nil if that is not known. It changes nothing of the

@@ -168,7 +168,7 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 	e.pull = o.Pull
 	net.StateDir, net.DataDir = filepath.Join(e.o.State, "network"), filepath.Join(e.o.Root, "network")
 	e.network = network.New(net)
-	o.Engine, o.Sandboxes, o.Cgroups = e.Engine, e.network, tree
+	o.Engine, o.Sandboxes, o.Cgroups, o.Runtime = e.Engine, e.network, tree, e.Chosen().Path
 	e.services = e.newServices(net)
 	o.Services = e.services
 	e.cgroups = tree
