@@ -47,7 +47,7 @@ func (p *Pods) startPause(ctx context.Context, w *work) (engine.Container, error
 	err = p.o.Engine.Start(ctx, engine.ContainerConfig{
 		ID: id, PodUID: string(w.pod.UID), Name: podstate.PauseName, Spec: oci, Pause: true,
 		RuntimeHandler: w.pod.Annotations[podspec.AnnotationRuntimeHandler], Runtime: w.record.Runtime,
-		Labels:         labels(w.pod, &v1.Container{Name: podstate.PauseName}, engine.Image{}),
+		Labels: labels(w.pod, &v1.Container{Name: podstate.PauseName}, engine.Image{}),
 	})
 	if err != nil {
 		return engine.Container{}, err
