@@ -59,7 +59,7 @@ func suites(all bool) []suite {
 		{"./runtime/volume", ".", plain},
 		{"./runonce/cmd", "^TestStoriesOnEmbedded$/^(" + bootedStories + ")$", booted},
 		{"./runonce/cmd", "^TestHugePages$", plain},
-		{"./hack/e2e", "^(TestRunTwiceAndChange|TestStopSignal|TestCallersCgroup|TestSecondSignalHandsOver)$/^(embedded)?$", plain},
+		{"./hack/e2e", "^(TestRunTwiceAndChange|TestStopSignal|TestCallersCgroup)$/^(embedded)?$", plain},
 		{"./hack/e2e", "^(TestDiskPressure|TestMemoryPressure)$", []string{job.Plain}},
 		{"./runonce/cmd", "^TestEviction$/^embedded$", []string{job.Plain}},
 		{"./hack/e2e", "^TestCgroupDriver$/^embedded$", booted},
