@@ -1,7 +1,6 @@
 package containerd
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -31,11 +30,16 @@ func (o *Options) choose(attempt func(program string) error) (Choice, error) {
 	if asked.Shim != "" {
 		return Choice{Reason: "the shim " + asked.Shim + " was asked for"}, nil
 	}
-	dirs := o.programDirs()
 	if asked.Binary != "" {
-		path, err := findProgram(asked.Binary, dirs)
+		path, err := findProgram(asked.Binary, o.programDirs())
 		return Choice{path, "it was asked for"}, err
 	}
+	return o.pick(attempt)
+}
+
+// pick returns the OCI runtime of handlers that name none.
+func (o *Options) pick(attempt func(program string) error) (Choice, error) {
+	dirs := o.programDirs()
 	runc, noRunc := lookPath(DefaultHandler, dirs)
 	candidates, noCrun := o.cruns()
 	switch {
@@ -92,30 +96,13 @@ func cannotCreate(program string, refused refusal) error {
 
 // noRuntime says what to install, or what is wrong with what is there.
 func noRuntime(noRunc, noCrun error, dirs []string) error {
-	for name, err := range map[string]error{DefaultHandler: noRunc, faster: noCrun} {
-		if !errors.Is(err, exec.ErrNotFound) {
-			return failure.Unusablef("finding the OCI runtime %q: %w", name, err)
-		}
+	switch {
+	case !errors.Is(noRunc, exec.ErrNotFound):
+		return failure.Unusablef("finding the OCI runtime %q: %w", DefaultHandler, noRunc)
+	case !errors.Is(noCrun, exec.ErrNotFound):
+		return failure.Unusablef("finding the OCI runtime %q: %w", faster, noCrun)
 	}
 	return failure.Unusablef("no OCI runtime: neither runc nor crun is %s: install the package runc or crun", searched(dirs))
-}
-
-// setDefault chooses, and sets the programs of handlers that name none. Where nothing is started, nothing is tried.
-func (o *Options) setDefault(ctx context.Context) (Choice, error) {
-	var attempt func(program string) error
-	if o.Trial != nil && !o.StartsNothing {
-		attempt = func(program string) error { return o.tryOnce(ctx, program) }
-	}
-	chosen, err := o.choose(attempt)
-	if err != nil && !o.StartsNothing {
-		return chosen, err
-	}
-	for i := range o.Handlers {
-		if h := &o.Handlers[i]; h.Shim == "" && h.Binary == "" {
-			h.Binary = chosen.Path
-		}
-	}
-	return chosen, nil
 }
 
 // Chosen returns the OCI runtime of pods without a class.

@@ -121,3 +121,30 @@ func TestRefusedOnce(t *testing.T) {
 		t.Errorf("asked for: %v", err)
 	}
 }
+
+// TestHandlersWithoutProgram: a handler that names no program gets the one for the machine, whatever the default is.
+func TestHandlersWithoutProgram(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	runc := filepath.Join(dir, "runc")
+	exectest.Write(t, runc, "#!/bin/sh\n")
+	other := filepath.Join(dir, "other")
+	exectest.Write(t, other, "#!/bin/sh\n")
+	for name, o := range map[string]Options{
+		"a shim":    {Handlers: []Handler{{Name: DefaultHandler, Shim: "/opt/containerd-shim-own-v1"}, {Name: "plain"}}},
+		"a program": {RuncPath: other, Handlers: []Handler{{Name: "plain"}}},
+		"none":      {Handlers: []Handler{{Name: "plain"}}},
+	} {
+		if err := o.findRuntimes(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := o.tryRuntimes(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range o.Handlers {
+			if h.Name == "plain" && h.Binary != runc {
+				t.Errorf("the default is %s: %q, want %s", name, h.Binary, runc)
+			}
+		}
+	}
+}

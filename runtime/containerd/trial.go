@@ -50,26 +50,45 @@ type Trial struct {
 	Spec func(ctx context.Context) (*specs.Spec, func() error, error)
 }
 
-// tryRuntimes tries the OCI runtimes that are used for the first time, after one was chosen for handlers without any.
+// tryRuntimes returns the OCI runtime of pods without a class, sets the programs of handlers that name none, and tries the
+// others that are used for the first time. Where nothing is started, nothing is tried, and no program has to be installed.
 func (o *Options) tryRuntimes(ctx context.Context) (Choice, error) {
-	chosen, err := o.setDefault(ctx)
-	if err != nil || o.StartsNothing || o.Trial == nil {
+	var attempt func(program string) error
+	if o.Trial != nil && !o.StartsNothing {
+		attempt = func(program string) error { return o.tryOnce(ctx, program) }
+	}
+	chosen, err := o.choose(attempt)
+	if err != nil && !o.StartsNothing {
 		return chosen, err
 	}
-	for _, h := range o.Handlers {
-		if h.Shim != "" || isRunc(h.Binary) {
-			continue
-		}
-		err := o.tryRuntime(ctx, h.Binary)
-		var refused refusal
-		switch {
-		case errors.As(err, &refused):
-			return chosen, failure.Unusable{Cause: trialError(h.Binary, refused)}
-		case err != nil:
-			return chosen, notTried(h.Binary, err)
+	for i := range o.Handlers {
+		if err := o.tryHandler(ctx, &o.Handlers[i], attempt); err != nil && !o.StartsNothing {
+			return chosen, err
 		}
 	}
 	return chosen, nil
+}
+
+func (o *Options) tryHandler(ctx context.Context, h *Handler, attempt func(program string) error) error {
+	switch {
+	case h.Shim != "":
+		return nil
+	case h.Binary == "":
+		picked, err := o.pick(attempt)
+		h.Binary = picked.Path
+		return err
+	case attempt == nil || isRunc(h.Binary):
+		return nil
+	}
+	err := o.tryRuntime(ctx, h.Binary)
+	var refused refusal
+	switch {
+	case errors.As(err, &refused):
+		return failure.Unusable{Cause: trialError(h.Binary, refused)}
+	case err != nil:
+		return notTried(h.Binary, err)
+	}
+	return nil
 }
 
 func notTried(program string, err error) error {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -41,11 +42,11 @@ func Open(ctx context.Context, o Options) (Engine, error) {
 	if os.Geteuid() != 0 {
 		return nil, ErrNotRoot
 	}
-	if err := o.checkPrivileges(); err != nil {
+	m := &machineEngine{tree: sync.OnceValues(detectCgroups)}
+	if err := o.checkPrivileges(m.tree); err != nil {
 		return nil, err
 	}
 	o.Trial = o.trial()
-	m := &machineEngine{}
 	o.AdoptShim = m.adoptShim
 	e, err := containerd.Open(ctx, o.Options)
 	if err != nil {
@@ -62,7 +63,7 @@ func Open(ctx context.Context, o Options) (Engine, error) {
 const AdvicePrivileged = "in a container, start that one privileged (docker run --privileged)"
 
 // checkPrivileges refuses to start containers where each of them would fail.
-func (o Options) checkPrivileges() error {
+func (o Options) checkPrivileges(tree func() (cgroup.Tree, error)) error {
 	if o.StartsNothing {
 		return nil
 	}
@@ -73,18 +74,20 @@ func (o Options) checkPrivileges() error {
 	if slices.Contains(lacking, host.CapSysAdmin) { // without others, some pods can be run
 		return fmt.Errorf("root lacks %s, which starting containers takes: %s", strings.Join(lacking, ", "), AdvicePrivileged)
 	}
-	if _, err = cgroup.Detect(cgroup.Root); errors.Is(err, cgroup.ErrReadOnly) {
-		return withAdvice(err)
+	if _, err = tree(); errors.Is(err, cgroup.ErrReadOnly) {
+		return err
 	}
 	return nil
 }
 
-// withAdvice says what to do if an error of cgroups shows that this container is not privileged.
-func withAdvice(err error) error {
+// detectCgroups returns the cgroups of this machine. An error says what to do if it shows that this container is not
+// privileged.
+func detectCgroups() (cgroup.Tree, error) {
+	tree, err := cgroup.Detect(cgroup.Root)
 	if errors.Is(err, cgroup.ErrReadOnly) {
-		return fmt.Errorf("%w: %s", err, AdvicePrivileged)
+		err = fmt.Errorf("%w: %s", err, AdvicePrivileged)
 	}
-	return err
+	return tree, err
 }
 
 // rootfsDir returns where the embedded containerd mounts root file systems, "" for that of a daemon.
@@ -112,6 +115,7 @@ func seccompDir(root string) string { return filepath.Join(root, "seccomp") }
 type machineEngine struct {
 	*containerd.Engine
 	o         Options
+	tree      func() (cgroup.Tree, error) // as it was detected
 	preflight *host.Preflight
 	network   *network.Manager // set by Pods
 	services  *service.Keeper  // set by Pods
@@ -156,9 +160,9 @@ func (e *machineEngine) Cleanup(ctx context.Context) error {
 // Pods completes the options with the engine and with the network, volumes and cgroups of this
 // machine.
 func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options) (*runtime.Pods, error) {
-	tree, detected, err := e.o.detect()
+	tree, detected, err := e.o.detect(e.tree)
 	if err != nil {
-		return nil, withAdvice(err)
+		return nil, err
 	}
 	net := e.o.Network
 	if net.HostIPs, err = network.HostIPs(); err != nil {
@@ -193,9 +197,9 @@ func (e *machineEngine) Pods(ctx context.Context, n *v1.Node, o runtime.Options)
 	return runtime.New(ctx, o)
 }
 
-// detect returns the cgroups of this machine and what it can give to containers.
-func (o Options) detect() (cgroup.Tree, ocispec.Host, error) {
-	tree, err := cgroup.Detect(cgroup.Root)
+// detect returns the cgroups of this machine, as they are for these options, and what it can give to containers.
+func (o Options) detect(cgroups func() (cgroup.Tree, error)) (cgroup.Tree, ocispec.Host, error) {
+	tree, err := cgroups()
 	if err != nil {
 		return tree, ocispec.Host{}, err
 	}

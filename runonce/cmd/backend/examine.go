@@ -34,7 +34,7 @@ func Examine(ctx context.Context, o Options) (Examination, error) {
 		return Examination{}, ErrNotRoot
 	}
 	x := Examination{Cgroups: cgroupMode(cgroup.Root)}
-	_, _, x.CgroupsErr = o.detect()
+	_, _, x.CgroupsErr = o.detect(func() (cgroup.Tree, error) { return cgroup.Detect(cgroup.Root) })
 	x.Engine, x.EngineErr = Versions(ctx, o)
 	x.tryIn(ctx, o)
 	if program := x.Engine.RuntimePath; program != "" {

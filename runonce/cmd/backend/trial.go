@@ -30,7 +30,7 @@ func (o Options) trial() *containerd.Trial {
 // trialSpec returns the spec of a container of a pod with defaults only, whose cgroup it creates,
 // and a function that removes that.
 func (o Options) trialSpec(ctx context.Context) (*specs.Spec, func() error, error) {
-	tree, detected, err := o.detect()
+	tree, detected, err := o.detect(detectCgroups)
 	if err != nil {
 		return nil, nil, err
 	}
