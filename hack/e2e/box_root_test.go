@@ -157,6 +157,19 @@ func (r report) outcomes() []string {
 	return out
 }
 
+// built returns the program and the directory of the archives of images.
+func built(t testing.TB) (path, archives string) {
+	t.Helper()
+	path, err := program()
+	if err == nil {
+		archives, err = images()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, archives
+}
+
 // command returns a runonce command with the flags of the box.
 func (b *box) command(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()

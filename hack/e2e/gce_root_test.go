@@ -87,14 +87,7 @@ func (b *box) startInstance(t *testing.T) *instance {
 // archive writes what the start-up script uses of a release, with a program that has the flags of the box.
 func (b *box) archive(t *testing.T) string {
 	t.Helper()
-	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
-	archives, err := images()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, archives := built(t)
 	unit, err := os.ReadFile("../../packaging/gce/runonce-gce.service")
 	if err != nil {
 		t.Fatal(err)

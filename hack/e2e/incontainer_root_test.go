@@ -16,14 +16,7 @@ import (
 // programs of the machine, /pods with the manifests of a directory, and its root is in a volume.
 func ciJob(t testing.TB, securityContext, pods string, args ...string) string {
 	t.Helper()
-	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
-	archives, err := images()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, archives := built(t)
 	from := map[string]string{"/runonce": path, "/images": archives, "/pods": pods}
 	for _, dir := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib64"} {
 		if at, err := filepath.EvalSymlinks(dir); err == nil {

@@ -18,14 +18,7 @@ const unitDir = "/run/systemd/system"
 // of the box.
 func (b *box) install(t *testing.T) {
 	t.Helper()
-	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
-	archives, err := images()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, archives := built(t)
 	flags := strings.Join(b.flags(), " ")
 	adapt := strings.NewReplacer(
 		"/usr/local/bin/runonce down", path+" down "+flags,

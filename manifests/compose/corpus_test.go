@@ -45,6 +45,9 @@ func TestCorpus(t *testing.T) {
 		}
 		t.Logf("files of %s: %v", other, count)
 	}
+	if _, err := WriteDir(filepath.Join(out, "document"), documented(t)); err != nil {
+		t.Error(err)
+	}
 	validate(t, out)
 }
 
@@ -114,18 +117,27 @@ func golden(t *testing.T, path, got string) {
 	}
 }
 
-// TestDocument: the example of the document is what the program makes of it, and valid.
-func TestDocument(t *testing.T) {
-	t.Parallel()
-	document, err := os.ReadFile("../../docs/migrating/docker-compose.md")
+const document = "../../docs/migrating/docker-compose.md"
+
+// example returns the blocks of the document: the project, and its manifests.
+func example(t *testing.T) (text, project, manifests string) {
+	t.Helper()
+	content, err := os.ReadFile(document)
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(document), -1)
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(content), -1)
 	if len(blocks) != 2 {
 		t.Fatalf("%d blocks of YAML, want the project and its manifests", len(blocks))
 	}
-	p, err := load(t, map[string]string{"compose.yaml": blocks[0][1]}, LoadOptions{ProjectName: "shop"})
+	return string(content), blocks[0][1], blocks[1][1]
+}
+
+// documented returns what becomes of the project of the document.
+func documented(t *testing.T) []File {
+	t.Helper()
+	_, project, _ := example(t)
+	p, err := load(t, map[string]string{"compose.yaml": project}, LoadOptions{ProjectName: "shop"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,20 +145,22 @@ func TestDocument(t *testing.T) {
 	if len(problems) > 0 {
 		t.Error(problems)
 	}
+	return files
+}
+
+// TestDocument: the example of the document is what the program makes of it. TestCorpus has it validated.
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	text, _, manifests := example(t)
 	var got strings.Builder
-	if err := Print(&got, files); err != nil {
+	if err := Print(&got, documented(t)); err != nil {
 		t.Fatal(err)
 	}
 	if *update {
-		write(t, "../../docs/migrating/docker-compose.md", strings.Replace(string(document), blocks[1][1], got.String(), 1))
+		write(t, document, strings.Replace(text, manifests, got.String(), 1))
 		return
 	}
-	if diff := cmp.Diff(got.String(), blocks[1][1]); diff != "" {
+	if diff := cmp.Diff(got.String(), manifests); diff != "" {
 		t.Errorf("the manifests (-) and the document (+):\n%s", diff)
 	}
-	dir := t.TempDir()
-	if _, err := WriteDir(dir, files); err != nil {
-		t.Fatal(err)
-	}
-	validate(t, dir)
 }

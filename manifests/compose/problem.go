@@ -45,14 +45,9 @@ func (l Problems) Error() string {
 }
 
 // Fatal returns those that prevent the conversion.
-func (l Problems) Fatal() Problems { return l.only(true) }
-
-// Warnings returns the others.
-func (l Problems) Warnings() Problems { return l.only(false) }
-
-func (l Problems) only(fatal bool) (found Problems) {
+func (l Problems) Fatal() (found Problems) {
 	for _, p := range l {
-		if p.Fatal == fatal {
+		if p.Fatal {
 			found = append(found, p)
 		}
 	}

@@ -3,8 +3,12 @@ package cmd_test
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/runonce/runonce/internal/testing/exectest"
@@ -49,3 +53,29 @@ func TestConvert(t *testing.T) {
 		t.Errorf("killed: %d: %q", code, stderr)
 	}
 }
+
+// converterDir returns the directory of the program that "convert" runs.
+func converterDir(t *testing.T) string {
+	t.Helper()
+	dir, err := builtConverter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// builtConverter builds that program once, in a directory that TestMain removes.
+var builtConverter = sync.OnceValues(func() (string, error) {
+	var err error
+	if converterMade, err = os.MkdirTemp("", "runonce-converter-"); err != nil {
+		return "", err
+	}
+	build := exec.CommandContext(testContext(), "go", "build", "-C", "../../manifests/compose", "-o", converterMade, "./cmd/runonce-compose")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the converter: %w: %s", err, out)
+	}
+	return converterMade, nil
+})
+
+// converterMade is the directory, once it has been made.
+var converterMade string

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/runonce/runonce/internal/testing/exectest"
+	"github.com/runonce/runonce/internal/testing/roottest"
 	"github.com/runonce/runonce/manifests"
 )
 
@@ -162,7 +163,7 @@ func TestTokenPlugin(t *testing.T) {
 func needCurl(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("no curl")
+		roottest.Lacks(t, "no curl")
 	}
 }
 

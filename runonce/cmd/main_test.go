@@ -38,7 +38,9 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if os.Getenv(asProgram) == "" {
-		os.Exit(m.Run())
+		code := m.Run()
+		_ = os.RemoveAll(converterMade) // or nothing
+		os.Exit(code)
 	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, cmd.Signals()...)

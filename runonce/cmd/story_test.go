@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -304,17 +303,6 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 		}
 	}
 	return code
-}
-
-// converterDir builds the program that "convert" runs, and returns its directory.
-func converterDir(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-C", "../../manifests/compose", "-o", dir, "./cmd/runonce-compose")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the converter: %v: %s", err, out)
-	}
-	return dir
 }
 
 // defaults returns the flags that a command gets unless it has them.
