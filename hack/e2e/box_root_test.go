@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/admit/nodeinfo"
 	"github.com/runonce/runonce/hack/machine"
 	"github.com/runonce/runonce/internal/testing/disk"
 	"github.com/runonce/runonce/internal/testing/roottest"
@@ -68,25 +67,13 @@ type box struct {
 func newBox(t testing.TB, address string) *box {
 	t.Helper()
 	roottest.Require(t)
-	// The paths of sockets must be short.
-	dir, err := os.MkdirTemp("/run", "ro-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Like the kubelet, the program then starts nothing.
-	if f, err := nodeinfo.Statfs(dir); err != nil || f.Available < f.Capacity*16/100 {
-		t.Fatalf("the disk with /run is nearly full, so that pods are rejected: %d of %d bytes are free, %v", f.Available, f.Capacity, err)
-	}
-	b := &box{dir: dir, address: address}
+	b := &box{dir: roottest.Dir(t, "ro-"), address: address}
 	b.before = b.inspect(t)
 	t.Cleanup(func() {
 		if r := b.run(t, "down", "--all"); r.code != 0 {
 			t.Errorf("down --all: exit code %d\n%s", r.code, r.stderr)
 		}
 		b.unchanged(t)
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
 	})
 	return b
 }

@@ -161,6 +161,9 @@ func (b *box) unmount(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range slices.Backward(mounts) {
+		if m.Mountpoint == b.dir { // the box itself
+			continue
+		}
 		if err := unix.Unmount(m.Mountpoint, unix.MNT_DETACH); err != nil {
 			t.Fatalf("unmounting %s: %v", m.Mountpoint, err)
 		}

@@ -27,8 +27,8 @@ import (
 
 // Installation is one installation of runonce. Others may be at work on the same machine.
 type Installation struct {
-	// Dir has the installation's directories root and state. Its path must be unique on the
-	// machine.
+	// Dir has the installation's directories root and state. Its last element must be unique on the machine: /run may be
+	// a file system of its own, where mounts in a container do not tell more.
 	Dir string
 	// Programs are the first words of the command lines of processes in its containers.
 	Programs []string
@@ -133,7 +133,7 @@ func (i Installation) Processes() ([]string, error) {
 		}
 		command := strings.ReplaceAll(strings.TrimRight(string(line), "\x00"), "\x00", " ")
 		shim := strings.Contains(command, i.Dir) && strings.Contains(command, "shim")
-		if shim || i.isContainer(command) && strings.Contains(string(mounts), i.Dir) {
+		if shim || i.isContainer(command) && strings.Contains(string(mounts), filepath.Base(i.Dir)) {
 			found = append(found, pid+" "+command)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/runonce/runonce/admit/nodeinfo"
 	"github.com/runonce/runonce/internal/testing/daemon"
 	"github.com/runonce/runonce/internal/testing/roottest"
 	"github.com/runonce/runonce/internal/testing/testimages"
@@ -26,28 +25,18 @@ type machine struct {
 	flags []string
 }
 
-// roomyDisk lets pods be admitted even while other work fills the machine's disk.
-func roomyDisk(dir string) (nodeinfo.Filesystem, error) {
-	f, err := nodeinfo.Statfs(dir)
-	f.Available, f.InodesFree = f.Capacity, f.Inodes
-	return f, err
-}
-
 // newMachine makes a machine that has the images of the directory; flags go with every
 // command.
 func newMachine(t *testing.T, images string, flags ...string) machine {
 	t.Helper()
-	dir, err := os.MkdirTemp("/run", "rc-") // a socket's path has to be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := roottest.Dir(t, "rc-")
 	// Root of a pod with users of its own is nobody here, and has to reach its root directory.
 	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
 	m := machine{
 		world: cmd.IO{
-			Getenv: func(string) string { return "" }, Machine: os.DirFS("/"), Statfs: roomyDisk, Open: backend.Open, Versions: backend.Versions,
+			Getenv: func(string) string { return "" }, Machine: os.DirFS("/"), Open: backend.Open, Versions: backend.Versions,
 		},
 		dir:   dir,
 		flags: append([]string{"--root", filepath.Join(dir, "root"), "--state", filepath.Join(dir, "state"), "--log-dir", filepath.Join(dir, "log")}, flags...),
@@ -56,12 +45,7 @@ func newMachine(t *testing.T, images string, flags ...string) machine {
 		// All daemons share the directory in which runc keeps containers by namespace and ID.
 		m.flags = append(m.flags, "--namespace", filepath.Base(dir))
 	}
-	t.Cleanup(func() {
-		m.clear(t)
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { m.clear(t) })
 	if images != "" {
 		m.once(t, "images", "import", images)
 	}

@@ -61,17 +61,8 @@ type testDirs struct {
 func newTestDirs(t testing.TB) testDirs {
 	t.Helper()
 	roottest.Require(t)
-	dir, err := os.MkdirTemp("/run", "rt-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := testDirs{dir: dir, logs: t.TempDir()}
-	t.Cleanup(func() {
-		removeAll(t, p)
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	p := testDirs{dir: roottest.Dir(t, "rt-"), logs: t.TempDir()}
+	t.Cleanup(func() { removeAll(t, p) })
 	return p
 }
 

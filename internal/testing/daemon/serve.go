@@ -1,11 +1,10 @@
 package daemon
 
 import (
-	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/runonce/runonce/internal/testing/roottest"
 	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
@@ -28,16 +27,12 @@ func Programs(t testing.TB, v Version) string {
 func Serve(t testing.TB, v Version) *Daemon {
 	t.Helper()
 	bin := Programs(t, v)
-	dir, err := os.MkdirTemp("/run", "rd-")
+	d, err := Start(t.Context(), bin, roottest.Dir(t, "rd-"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := Start(t.Context(), bin, dir)
-	if err != nil {
-		t.Fatal(errors.Join(err, os.RemoveAll(dir)))
-	}
 	t.Cleanup(func() {
-		if err := errors.Join(d.Stop(), os.RemoveAll(dir)); err != nil {
+		if err := d.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
