@@ -179,9 +179,7 @@ func wantOwners(t *testing.T, dir string, owners map[string]uint32) {
 // TestCpThirdPartyShim: the root file system of a container with another shim is found, too.
 func TestCpThirdPartyShim(t *testing.T) {
 	b := newBox(t, "")
-	manifest := "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: other}\nhandler: other\n---\n" +
-		strings.Replace(pod("web", "Always", "do", "write /file x", "sleep"), "spec:", "spec:\n  runtimeClassName: other", 1)
-	b.up(t, directory(t, manifest), 0, "--runtime-handler", otherShim(t, daemon.Current))
+	b.up(t, directory(t, otherClass(pod("web", "Always", "do", "write /file x", "sleep"))), 0, "--runtime-handler", otherShim(t, daemon.Current))
 	dir := t.TempDir()
 	b.cp(t, 0, "", "web:/file", dir)
 	b.cp(t, 0, "", filepath.Join(dir, "file"), "web:/back")

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/internal/testing/daemon"
+	"github.com/runonce/runonce/internal/testing/roottest"
 )
 
 // sleeper runs a pod in which commands can run, and returns the ID of its container.
@@ -39,9 +40,7 @@ func TestExecKilled(t *testing.T) {
 func TestExecKilledElsewhere(t *testing.T) {
 	test := func(t *testing.T, b *box, handler string) {
 		t.Helper()
-		class := "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: other}\nhandler: other\n---\n"
-		manifest := class + strings.Replace(pod("web", "Always", "sleep"), "spec:", "spec:\n  runtimeClassName: other", 1)
-		b.up(t, directory(t, manifest), 0, "--max-retries", "0", "--runtime-handler", handler)
+		b.up(t, directory(t, otherClass(pod("web", "Always", "sleep"))), 0, "--max-retries", "0", "--runtime-handler", handler)
 		b.awaitProcess(t, "/bin/box sleep")
 		b.killExec(t)
 		if r := b.run(t, "down", "--all"); r.code != 0 { // while there is the handler
@@ -60,19 +59,63 @@ func TestExecKilledElsewhere(t *testing.T) {
 	daemons(t, shims(daemon.Debian), daemon.Debian)
 }
 
+// TestExecKilledWithoutDaemon: what a killed "exec" has started ends once the daemon answers again.
+func TestExecKilledWithoutDaemon(t *testing.T) {
+	roottest.Require(t)
+	d := daemon.Serve(t, daemon.Current)
+	b := newBox(t, d.Socket)
+	handler := otherShim(t, daemon.Current)
+	b.up(t, directory(t, otherClass(pod("web", "Always", "sleep"))), 0, "--runtime-handler", handler)
+	b.awaitProcess(t, "/bin/box sleep")
+	before := b.containers(t)
+	cmd := b.beginExec(t)
+	if err := d.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	time.Sleep(time.Second) // so that the first attempt fails
+	again, err := daemon.Start(t.Context(), daemon.Programs(t, daemon.Current), d.Dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	*d = *again
+	if !eventually(func() bool { return slices.Equal(b.containers(t), before) }) {
+		t.Errorf("left %q, before %q", b.containers(t), before)
+	}
+	if r := b.run(t, "down", "--all"); r.code != 0 {
+		t.Errorf("down: exit code %d\n%s", r.code, r.stderr)
+	}
+}
+
+// otherClass gives a pod a runtime class with the handler "other".
+func otherClass(pod string) string {
+	return "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: other}\nhandler: other\n---\n" +
+		strings.Replace(pod, "spec:", "spec:\n  runtimeClassName: other", 1)
+}
+
+// beginExec begins a command in pod "web" that has a child process, and waits until both run.
+func (b *box) beginExec(t *testing.T) *exec.Cmd {
+	t.Helper()
+	before := b.containers(t)
+	cmd := b.command(t, "exec", "web", "--", "/bin/box", "do", "beside stay 1h", "stay 2h")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !eventually(func() bool { return len(b.containers(t)) == len(before)+2 }) {
+		t.Fatalf("the command does not run: %q", b.containers(t))
+	}
+	return cmd
+}
+
 // killExec kills commands in pod "web", and wants nothing of them to be left.
 func (b *box) killExec(t *testing.T) {
 	t.Helper()
 	before := b.containers(t)
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		cmd := b.command(t, "exec", "web", "--", "/bin/box", "do", "beside stay 1h", "stay 2h")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		runs := func() bool { return len(b.containers(t)) == len(before)+2 }
-		if !eventually(runs) {
-			t.Fatalf("the command does not run: %q", b.containers(t))
-		}
+		cmd := b.beginExec(t)
 		if err := cmd.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +124,7 @@ func (b *box) killExec(t *testing.T) {
 			t.Errorf("%s: exit code %d", signal, code)
 		}
 		if !eventually(func() bool { return slices.Equal(b.containers(t), before) }) {
-			t.Errorf("%s: left %q, before %q", signal, b.containers(t), before)
+			t.Fatalf("%s: left %q, before %q", signal, b.containers(t), before)
 		}
 	}
 }

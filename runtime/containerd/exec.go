@@ -18,6 +18,7 @@ import (
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/typeurl/v2"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
@@ -69,15 +70,25 @@ func (e *Engine) ExecStreams(ctx context.Context, id string, c engine.Command, s
 // EndCommand kills a command that ExecStreams runs, with what descends from it, for a process that
 // was killed meanwhile. The command is known by what Streams.Starting was called with, and the
 // options are those of the engine that runs it.
-func EndCommand(ctx context.Context, o Options, container, id string) error {
-	e, err := Open(ctx, o)
-	if err != nil {
+//
+// It tries for a minute, whatever fails: nobody would do it later.
+func EndCommand(ctx context.Context, o Options, container, id string) (err error) {
+	if err := o.complete(); err != nil {
 		return err
 	}
-	defer func() { _ = e.close(ctx) }()
-	return e.do(ctx, func(ctx context.Context, s *session) error {
-		return end(ctx, s.Tasks(), container, id)
-	})
+	ctx, cancel := context.WithTimeout(namespaces.WithNamespace(ctx, o.Namespace), execStartTimeout)
+	defer cancel()
+	for ctx.Err() == nil {
+		var s *session
+		if s, err = connect(ctx, o); err == nil {
+			err = errors.Join(end(ctx, s.Tasks(), container, id), s.Close())
+		}
+		if err == nil {
+			return nil
+		}
+		time.Sleep(pollInterval)
+	}
+	return err
 }
 
 // limitedBuffer keeps the first MaxExecOutput bytes that are written to it.
@@ -252,13 +263,12 @@ func (x command) wait(ctx context.Context) (int32, error) {
 // end kills and removes a command that another process has started, or was about to.
 func end(ctx context.Context, tasks tasksapi.TasksClient, container, id string) error {
 	x := command{tasks: tasks, container: container, id: id}
-	limit := time.Now().Add(execStartTimeout)
 	for {
 		r, err := tasks.Get(ctx, &tasksapi.GetRequest{ContainerID: container, ExecID: id})
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			return images.IgnoreNotFound(images.NativeError(err))
 		}
-		if p := r.GetProcess(); p.GetStatus() == task.Status_STOPPED || p.GetPid() != 0 || time.Now().After(limit) {
+		if p := r.GetProcess(); p.GetStatus() == task.Status_STOPPED || p.GetPid() != 0 || ctx.Err() != nil {
 			defer x.remove(ctx)
 			if p.GetStatus() == task.Status_STOPPED {
 				return nil // its number may be another's by now
