@@ -21,6 +21,7 @@ import (
 
 func main() {
 	startup.CollectGarbage()
+	process.RelaxMonitor()
 	if shim.Invoked(os.Args) {
 		os.Exit(shim.Main())
 	}

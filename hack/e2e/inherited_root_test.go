@@ -47,7 +47,7 @@ func TestInheritedAttributes(t *testing.T) {
 	b := newBox(t, "")
 	var plain []string
 	for _, shell := range []string{"", `ulimit -S -s 1024; ulimit -S -f 1000000; ulimit -S -u 5000; ulimit -S -l 16; ulimit -S -c 8
-		exec env --block-signal=USR2 nice -n 5 taskset 1 "$0" "$@"`} {
+		echo 3000000 >/proc/$$/timerslack_ns; exec env --block-signal=USR2 nice -n 5 taskset 1 "$0" "$@"`} {
 		dir := directory(t, pod("web", "Always", "sleep"))
 		cmd := b.command(t, "run", b.upArgs(t, dir)...)
 		if shell != "" {
@@ -83,8 +83,8 @@ func TestInheritedAttributes(t *testing.T) {
 // attributes are what a process inherits.
 func attributes(t *testing.T, pid string) string {
 	t.Helper()
-	var text [3][]byte
-	for i, name := range []string{"limits", "status", "stat"} {
+	var text [4][]byte
+	for i, name := range []string{"limits", "status", "stat", "timerslack_ns"} {
 		var err error
 		if text[i], err = os.ReadFile(filepath.Join("/proc", pid, name)); err != nil {
 			t.Fatal(err)
@@ -100,7 +100,7 @@ func attributes(t *testing.T, pid string) string {
 	// After the name, see proc(5): state is field 3, nice 19 and policy 41.
 	_, rest, _ := strings.Cut(string(text[2]), ") ")
 	fields := strings.Fields(rest)
-	return all + fmt.Sprintf("nice %s, policy %s\n", fields[16], fields[38])
+	return all + fmt.Sprintf("nice %s, policy %s, timers late by %s ns", fields[16], fields[38], text[3])
 }
 
 // blocked returns the signals that all threads block. One of Go's threads, which may be the first, waits

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestCollectGarbage: nothing is collected before, late for the first time, and then as usual.
+// TestCollectGarbage: nothing is collected before, and then as the user says, or by what is in use.
 func TestCollectGarbage(t *testing.T) {
 	now := func() int {
 		n := debug.SetGCPercent(-1)
@@ -26,13 +26,28 @@ func TestCollectGarbage(t *testing.T) {
 	}
 	percent = goDefault
 	CollectGarbage()
-	if got := now(); got != first {
+	if got := now(); got != 200 {
 		t.Errorf("GOGC=%d for the first collection", got)
 	}
-	for deadline := time.Now().Add(time.Minute); now() != goDefault; time.Sleep(time.Millisecond) {
-		goruntime.GC()
-		if time.Now().After(deadline) {
-			t.Fatalf("GOGC=%d after a collection", now())
+	want := func(n int) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); now() != n; time.Sleep(time.Millisecond) {
+			goruntime.GC()
+			if time.Now().After(deadline) {
+				t.Fatalf("GOGC=%d after a collection, want %d", now(), n)
+			}
+		}
+	}
+	used := make([]byte, 64<<20)
+	want(goDefault)
+	goruntime.KeepAlive(used)
+	want(200)
+}
+
+func TestPercentFor(t *testing.T) {
+	for inUse, want := range map[uint64]int{0: 200, 1 << 20: 200, 4 << 20: 200, 5 << 20: 140, 6 << 20: 100, 1 << 30: 100} {
+		if got := percentFor(inUse); got != want {
+			t.Errorf("%d bytes: %d, want %d", inUse, got, want)
 		}
 	}
 }

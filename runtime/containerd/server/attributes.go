@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/internal/process"
 )
 
 // limits are those of systemd's services, which the shims and containers of a kubelet have. Its open files
@@ -77,6 +79,7 @@ func unscheduled(f func()) {
 		_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}, 0)
 		_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, 1, 0, 0) // this thread, as its nice value says
 		_, _, _ = unix.Syscall(unix.SYS_PERSONALITY, 0, 0, 0)
+		process.UsualTimers()
 		_ = unix.PthreadSigmask(unix.SIG_SETMASK, &unix.Sigset_t{}, nil)
 		f()
 	}()

@@ -4,11 +4,14 @@ package oci
 
 import (
 	"errors"
+	goruntime "runtime"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/runonce/runonce/internal/process"
 )
 
 // Exit is how a process ended.
@@ -83,6 +86,9 @@ func (r *Reaper) reap() {
 func (r *Reaper) Start(argv []string, attr *syscall.ProcAttr, ended func(Exit)) (pid int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	goruntime.LockOSThread()
+	defer goruntime.UnlockOSThread()
+	process.UsualTimers()
 	if pid, err = syscall.ForkExec(argv[0], argv, attr); err != nil {
 		return 0, err
 	}

@@ -4,7 +4,11 @@ package main
 import (
 	"os"
 
+	"github.com/runonce/runonce/internal/process"
 	"github.com/runonce/runonce/runtime/shim"
 )
 
-func main() { os.Exit(shim.Main()) }
+func main() {
+	process.RelaxMonitor()
+	os.Exit(shim.Main())
+}
