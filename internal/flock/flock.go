@@ -74,6 +74,11 @@ func Lock(f *os.File) (bool, error) { return flock(f, syscall.LOCK_EX|syscall.LO
 // Do calls do while it holds the lock of the file, which it creates if needed, with its directory. It waits for the lock
 // until the limit.
 func Do(path string, limit time.Duration, do func() error) error {
+	return With(path, limit, func(*os.File) error { return do() })
+}
+
+// With is Do for what uses the file.
+func With(path string, limit time.Duration, do func(locked *os.File) error) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o711); err != nil {
 		return fmt.Errorf("making the directory of a lock: %w", err)
 	}
@@ -85,7 +90,7 @@ func Do(path string, limit time.Duration, do func() error) error {
 	if err := wait(f, limit); err != nil {
 		return err
 	}
-	return do()
+	return do(f)
 }
 
 // wait locks an open file, for which it waits until the limit. After an error the caller closes

@@ -65,7 +65,7 @@ func within(dir, id string) (dirs []string) {
 	if id == "" {
 		return []string{dir}
 	}
-	below, _ := children(dir)
+	below, _ := children(dir, 0)
 	for _, name := range below {
 		if scope, ok := strings.CutSuffix(name, ".scope"); name == id || ok && strings.HasSuffix(scope, "-"+id) {
 			dirs = append(dirs, filepath.Join(dir, name))
@@ -83,7 +83,7 @@ func killAll(dir string) (found bool) {
 		// In a frozen cgroup of version 1 SIGKILL ends nothing.
 		_ = writeFile(filepath.Join(dir, "freezer.state"), "THAWED")
 	}
-	below, _ := children(dir)
+	below, _ := children(dir, 0)
 	for _, name := range below {
 		if killAll(filepath.Join(dir, name)) {
 			found = true

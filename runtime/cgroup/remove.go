@@ -77,7 +77,7 @@ func (t Tree) removeEmpty(ctx context.Context, at location) error {
 // removeAll removes the cgroup dir after those below it. The files in a cgroup cannot be
 // removed and need not be.
 func removeAll(dir string) error {
-	below, err := children(dir)
+	below, err := children(dir, 0)
 	if gone(err) {
 		return nil
 	}

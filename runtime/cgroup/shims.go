@@ -157,11 +157,11 @@ func (t Tree) empty(p string) (bool, error) {
 	}
 }
 
-// children returns the names of the cgroups in the cgroup p, in any hierarchy.
+// children returns the names of the cgroups in the cgroup p, in any hierarchy, or only some if there are many.
 func (t Tree) children(p string) ([]string, error) {
 	var all []string
 	for _, root := range t.hierarchies() {
-		names, err := children(filepath.Join(root, p))
+		names, err := children(filepath.Join(root, p), 2)
 		if err != nil && !gone(err) {
 			return nil, err
 		}

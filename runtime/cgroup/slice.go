@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -109,7 +110,7 @@ func populated(dir string) (bool, error) {
 	if err != nil || len(procs) > 0 {
 		return err == nil, err
 	}
-	below, err := children(dir)
+	below, err := children(dir, 0)
 	if err != nil {
 		return false, err
 	}
@@ -122,17 +123,26 @@ func populated(dir string) (bool, error) {
 	return false, nil
 }
 
-// children returns the names of the cgroups in the cgroup dir.
-func children(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
+// children returns the names of the cgroups in the cgroup dir. It stops looking once there are enough, zero for all of
+// them.
+func children(dir string, enough int) (names []string, err error) {
+	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, e := range entries {
-		if e.IsDir() {
-			names = append(names, e.Name())
+	defer func() { _ = f.Close() }()
+	for {
+		entries, err := f.ReadDir(64)
+		for _, e := range entries {
+			if e.IsDir() {
+				names = append(names, e.Name())
+			}
+		}
+		if errors.Is(err, io.EOF) || enough > 0 && len(names) >= enough {
+			return names, nil
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
-	return names, nil
 }

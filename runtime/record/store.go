@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +23,7 @@ import (
 const (
 	podsDir    = "pods"
 	recordFile = "pod.json"
-	writeLock  = "pods.lock" // held while a record is changed
+	writeLock  = "pods.lock" // held while a record is changed; it has a number that says whether one was
 )
 
 // writeTimeout bounds the wait for another process that changes a record, which takes
@@ -43,8 +42,9 @@ type Store struct {
 
 	run atomic.Pointer[identity] // this process's run, set by Reserve before any pod is started
 
-	mu    sync.Mutex // guards cache; held while a record is changed
+	mu    sync.Mutex // guards the rest; held while a record is changed
 	cache map[types.UID]cached
+	all   listing
 }
 
 // cached is a record with the file that it was read from.
@@ -88,6 +88,7 @@ func (s *Store) Stop(uid types.UID) error {
 	}
 	path := s.recordPath(uid)
 	if os.Chmod(path, stoppedMode) == nil && atomicfile.Sync(path) == nil {
+		s.forgetList()
 		return nil
 	}
 	return err
@@ -179,7 +180,11 @@ func (s *Store) update(uid types.UID, change func(*Pod) error) (now *Pod, lasts 
 func (s *Store) locked(f func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return flock.Do(filepath.Join(s.root, writeLock), writeTimeout, f)
+	return flock.With(filepath.Join(s.root, writeLock), writeTimeout, func(lock *os.File) error {
+		s.all.lock = lock
+		defer func() { s.all.lock = nil }()
+		return f()
+	})
 }
 
 // write replaces the record in the file and in the cache: it is complete or absent, also after a loss
@@ -202,6 +207,7 @@ func (s *Store) write(uid types.UID, p *Pod) error {
 		return fmt.Errorf("recording pod %q: %w", p.Pod.Name, err)
 	}
 	s.cache[uid] = cached{p, file}
+	s.all.changed(p)
 	return nil
 }
 
@@ -214,6 +220,11 @@ func (s *Store) List() ([]*Pod, error) {
 }
 
 func (s *Store) list() ([]*Pod, error) {
+	at := s.generation()
+	if s.all.current(at) {
+		return slices.Clone(s.all.pods), nil
+	}
+	began := time.Now()
 	entries, err := os.ReadDir(filepath.Join(s.root, podsDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("listing pods: %w", err)
@@ -235,11 +246,10 @@ func (s *Store) list() ([]*Pod, error) {
 		pods, current[uid] = append(pods, p), s.cache[uid]
 	}
 	s.cache = current
-	slices.SortFunc(pods, func(a, b *Pod) int { return strings.Compare(key(a), key(b)) })
-	return pods, nil
+	slices.SortFunc(pods, compare)
+	s.all.pods, s.all.at, s.all.read = pods, at, began
+	return slices.Clone(pods), nil
 }
-
-func key(p *Pod) string { return p.Pod.Namespace + "/" + p.Pod.Name + "/" + string(p.Pod.UID) }
 
 // Remove removes the pod's directory, the record last: as long as anything is left, a later
 // process finds the pod and can finish the work. While other runs own the pod, the record
@@ -290,7 +300,9 @@ func (s *Store) remove(uid types.UID, stays func(*Pod) bool) error {
 // forget removes what is left of the pod's directory.
 func (s *Store) forget(uid types.UID) error {
 	delete(s.cache, uid)
-	if err := os.RemoveAll(s.Dir(uid)); err != nil {
+	err := os.RemoveAll(s.Dir(uid))
+	s.all.removed(uid)
+	if err != nil {
 		return fmt.Errorf("removing pod directory: %w", err)
 	}
 	return nil

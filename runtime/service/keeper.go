@@ -63,10 +63,11 @@ type Options struct {
 type Keeper struct {
 	o Options
 
-	mu      sync.Mutex  // guards the next four
-	next    *pass       // the one that has not begun yet, nil for none
-	delayed *time.Timer // for names, nil for none
-	known   state       // as it was read from the file; shared
+	mu      sync.Mutex    // guards the next five
+	next    *pass         // the one that has not begun yet, nil for none
+	delayed *time.Timer   // for names, nil for none
+	took    time.Duration // the last one
+	known   state         // as it was read from the file; shared
 	file    fs.FileInfo
 
 	turn     chan struct{} // has room for the one pass at a time; guards the rest

@@ -330,6 +330,38 @@ func TestDelayedNames(t *testing.T) {
 	})
 }
 
+// TestDelayedNamesOfMany: the longer it takes to change all hosts files, the less often that is done.
+func TestDelayedNamesOfMany(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w, ctx := openWorld(dir, &kernel{}), t.Context()
+		fast := w.o.HostsFile
+		w.o.HostsFile = func(uid types.UID) string {
+			time.Sleep(time.Second / 2)
+			return fast(uid)
+		}
+		come := func(name, ip string, after time.Duration) {
+			t.Helper()
+			pod := newMember(name, name, true, ip)
+			w.start(t, pod)
+			must(t, w.Update(ctx, pod.pod))
+			before := time.Now()
+			for !strings.Contains(w.hosts(t), ip) {
+				time.Sleep(100 * time.Millisecond)
+			}
+			if took := time.Since(before); took < after || took > after+2*time.Second {
+				t.Errorf("pod %s has its name after %s, want %s", name, took, after)
+			}
+			synctest.Wait()
+		}
+		w.start(t, newMember("web", "web", true, "10.2.0.3"))
+		come("a", "10.2.0.4", time.Second)
+		time.Sleep(time.Minute)
+		come("b", "10.2.0.5", delayFactor*time.Second)
+	})
+}
+
 // BenchmarkNames is the work for each of many pods that come one after another.
 func BenchmarkNames(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {

@@ -28,8 +28,11 @@ const (
 	// recheck is how long the rules are taken to be there: a reload of the machine's firewall may delete
 	// them at any time.
 	recheck = 10 * time.Second
-	// namesDelay is how long containers that run may not know the name of a pod that no Service has.
-	namesDelay = time.Second
+	// namesDelay is how long containers that run may not know the name of a pod that no Service has, or delayFactor
+	// times as long as it takes to change all hosts files: a second for a thousand pods, each of which has the names
+	// of all.
+	namesDelay  = time.Second
+	delayFactor = 10
 	// After a pass the next one waits for others to join it: restFactor times as long as it took, at most maxRest.
 	// So passes take a fourth of a processor at most, however many pods come.
 	restFactor = 3
@@ -59,7 +62,7 @@ type pass struct {
 }
 
 // Update brings the rules and the names up to date with the pod's record: when it returns if a Service has the pod, and
-// otherwise within namesDelay, for all pods that come and go meanwhile.
+// otherwise soon, for all pods that come and go meanwhile.
 func (k *Keeper) Update(ctx context.Context, pod *v1.Pod) error {
 	s, err := k.load()
 	if err != nil {
@@ -71,12 +74,12 @@ func (k *Keeper) Update(ctx context.Context, pod *v1.Pod) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.delayed == nil {
-		k.delayed = time.AfterFunc(namesDelay, k.Flush)
+		k.delayed = time.AfterFunc(max(namesDelay, delayFactor*k.took), k.Flush)
 	}
 	return nil
 }
 
-// Flush does now what would be done within namesDelay. It must be called before the process ends.
+// Flush does now what would be done soon. It must be called before the process ends.
 func (k *Keeper) Flush() {
 	k.mu.Lock()
 	waits := k.delayed != nil
@@ -115,11 +118,17 @@ func (k *Keeper) updateAll(ctx context.Context) error {
 	defer func() { <-k.turn }()
 	time.Sleep(time.Until(k.rested))
 	began := time.Now()
-	defer func() { k.rested = time.Now().Add(min(restFactor*time.Since(began), maxRest)) }()
 	k.mu.Lock()
 	k.next = nil
 	k.mu.Unlock()
 	defer close(p.done)
+	defer func() {
+		took := time.Since(began)
+		k.rested = time.Now().Add(min(restFactor*took, maxRest))
+		k.mu.Lock()
+		k.took = took
+		k.mu.Unlock()
+	}()
 	p.err = k.locked(func() error { return k.update(context.WithoutCancel(ctx)) })
 	return p.err
 }
