@@ -24,6 +24,7 @@ type containerStore struct {
 type containerEntry struct {
 	engine.Container
 	oom   bool
+	gone  bool          // its task, and its shim knows that
 	ended chan struct{} // closed by end when the container has exited or is gone
 	end   func()
 }
@@ -104,6 +105,23 @@ func (c *containerStore) created(id string, pid int) {
 	if e, ok := c.byID[id]; ok && e.State == engine.StateCreated {
 		e.PID = pid
 	}
+}
+
+// deletedTask records that this process has deleted the container's task, and its shim has done so.
+func (c *containerStore) deletedTask(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, ok := c.byID[id]; ok {
+		e.gone = true
+	}
+}
+
+// taskDeleted reports whether deletedTask was called, so that nothing of the task has to be looked for.
+func (c *containerStore) taskDeleted(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.byID[id]
+	return ok && e.gone
 }
 
 // started records that the process runs, and its ID on the host.

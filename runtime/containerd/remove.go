@@ -80,7 +80,7 @@ func (e *Engine) removeTask(ctx context.Context, s *session, id, podUID string) 
 	if err := e.deleteTask(ctx, s, id); err != nil {
 		return fmt.Errorf("deleting its task: %w", err)
 	}
-	if absent {
+	if absent && !e.containers.taskDeleted(id) {
 		if err := e.removeForgotten(ctx, s, id, podUID); err != nil {
 			return err
 		}
@@ -93,12 +93,16 @@ func (e *Engine) removeTask(ctx context.Context, s *session, id, podUID string) 
 
 // deleteTask deletes a task, if there is one.
 func (e *Engine) deleteTask(ctx context.Context, s *session, id string) error {
-	return images.IgnoreNotFound(e.bounded(ctx, s, id, "delete", func(ctx context.Context) error {
+	err := e.bounded(ctx, s, id, "delete", func(ctx context.Context) error {
 		return untilShimGone(ctx, func() error {
 			_, err := s.Tasks().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
 			return err
 		})
-	}))
+	})
+	if err == nil {
+		e.containers.deletedTask(id)
+	}
+	return images.IgnoreNotFound(err)
 }
 
 // shimGone bounds the wait until containerd has noticed that a shim is dead.
