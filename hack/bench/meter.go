@@ -33,8 +33,9 @@ type sample struct {
 	cpu   time.Duration // of the client, the daemon, shims, runc and containers
 	// other is how many cores all other processes used meanwhile.
 	other    float64
-	rss      int64 // peak of the client process, bytes
-	residual int64 // PSS of the remaining processes that are not containers, bytes
+	peak     int64         // memory of the client process, bytes
+	residual int64         // memory of the remaining processes that are not containers, bytes
+	down     time.Duration // from the start to the exit of the process that removes the pods
 	split    []cputime.Usage
 }
 
@@ -180,7 +181,11 @@ func (m *meter) usage(groups []string) (time.Duration, error) {
 
 // measure starts the job's pods, measures the cost and the residual memory, and removes the pods.
 func (m *meter) measure(ctx context.Context, v variant, j job, split bool) (s sample, err error) {
-	defer func() { err = errors.Join(err, v.remove(ctx)) }()
+	defer func() {
+		began := time.Now()
+		err = errors.Join(err, v.remove(ctx))
+		s.down = time.Since(began)
+	}()
 	groups := append([]string{clientGroup}, v.cgroups...)
 	var recorder *cputime.Recorder
 	if split {
@@ -199,7 +204,9 @@ func (m *meter) measure(ctx context.Context, v variant, j job, split bool) (s sa
 	cmd.WaitDelay = time.Second // for processes that have inherited the output
 	busy, began := busyTime(), time.Now()
 	if err = m.inGroup(clientGroup, cmd.Start); err == nil {
+		peak := watchMemory(cmd.Process.Pid)
 		err = cmd.Wait()
+		s.peak = peak()
 	}
 	s.wall = time.Since(began)
 	busy = busyTime() - busy
@@ -216,9 +223,6 @@ func (m *meter) measure(ctx context.Context, v variant, j job, split bool) (s sa
 	after, err := m.usage(groups)
 	s.cpu = after - before
 	s.other = max(0, busy-s.cpu).Seconds() / s.wall.Seconds()
-	if u, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		s.rss = u.Maxrss << 10
-	}
 	if err == nil {
 		s.residual, err = m.settle(groups, j.n)
 	}

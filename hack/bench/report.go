@@ -50,7 +50,7 @@ func aligned(w io.Writer, text string) error {
 }
 
 func table(b *strings.Builder, o options, net string, all []variant, results samples) {
-	header(b, "pods", "variant", "wall s", "min - max", "CPU s", "min - max", "wall / floor", "CPU / floor", "peak RSS MiB", "residual MiB")
+	header(b, "pods", "variant", "wall s", "min - max", "CPU s", "min - max", "wall / floor", "CPU / floor", "down s", "peak MiB", "residual MiB")
 	for _, n := range o.counts() {
 		floor := results[key{floorName, job{net, n}}]
 		for _, v := range all {
@@ -58,9 +58,9 @@ func table(b *strings.Builder, o options, net string, all []variant, results sam
 			if len(s) == 0 {
 				continue
 			}
-			fmt.Fprintf(b, "| %d\t| %s\t| %s\t| %s\t| %s\t| %s\t| %.1f\t| %.2f\t|\n", n, v.name,
+			fmt.Fprintf(b, "| %d\t| %s\t| %s\t| %s\t| %s\t| %s\t| %.3f\t| %.1f\t| %.2f\t|\n", n, v.name,
 				spread(values(s, wall)), spread(values(s, cpu)), ratio(s, floor, wall), ratio(s, floor, cpu),
-				median(values(s, peakRSS)), median(values(s, residual))/float64(n))
+				median(values(s, down)), median(values(s, peak)), median(values(s, residual))/float64(n))
 		}
 	}
 }

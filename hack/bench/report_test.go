@@ -12,7 +12,7 @@ func runs(seconds ...float64) []sample {
 	var all []sample
 	for i, s := range seconds {
 		d := time.Duration(s * float64(time.Second))
-		all = append(all, sample{round: i + 1, wall: d, cpu: 2 * d, other: s / 10, residual: 10 << 20, rss: 20 << 20})
+		all = append(all, sample{round: i + 1, wall: d, cpu: 2 * d, other: s / 10, residual: 10 << 20, peak: 20 << 20, down: d / 2})
 	}
 	return all
 }
@@ -58,7 +58,7 @@ func TestReport(t *testing.T) {
 	}
 	for _, want := range []string{
 		"3 interleaved rounds; `runonce run --settle 0s`; all files here.",
-		"| 10   | runonce embedded | 1.000  | 1.000 - 2.000   | 2.000  | 2.000 - 4.000   | 0.50         | 0.50        | 20.0         | 1.00         |",
+		"| 10   | runonce embedded | 1.000  | 1.000 - 2.000   | 2.000  | 2.000 - 4.000   | 0.50         | 0.50        | 0.500  | 20.0     | 1.00         |",
 		"| 300  | runonce embedded | 30.000 | 30.000 - 33.000 | 60.000 | 60.000 - 66.000 | -            | -           |",
 		"| runonce embedded | 100.0  | 0.0    | 0.0  | 0.0         | 50.0               | 0.0     | 0.1   | 49.9  | 200.0 |",
 		"Other: cat.",

@@ -37,6 +37,7 @@ func ratios(s, floor []sample, of func(sample) float64) []float64 {
 
 func wall(s sample) float64     { return s.wall.Seconds() }
 func cpu(s sample) float64      { return s.cpu.Seconds() }
-func peakRSS(s sample) float64  { return float64(s.rss) / (1 << 20) }
+func peak(s sample) float64     { return float64(s.peak) / (1 << 20) }
 func residual(s sample) float64 { return float64(s.residual) / (1 << 20) }
 func other(s sample) float64    { return s.other }
+func down(s sample) float64     { return s.down.Seconds() }
