@@ -222,17 +222,40 @@ func (s Spec) SharesPIDs() bool {
 	return !slices.Contains(s.Linux.Namespaces, struct{ Type, Path string }{"pid", ""})
 }
 
-// Start starts a created container. Of runc it waits for one that opens exec.fifo next to its
-// state; "runc start" does nothing else (libcontainer's Container.exec), but is a whole run of a
-// large program. When anything is not as expected, the runtime does it, or reports what is wrong.
+// Start starts a created container. Its process waits for that at exec.fifo next to the state of runc and crun, whose
+// "start" does nothing else, but is a whole run of the program. When anything is not as expected, the runtime does it,
+// or reports what is wrong.
 func (r *Runtime) Start(ctx context.Context, id string, spec Spec) error {
-	state := filepath.Join(r.Root, id)
-	if _, err := os.Stat(filepath.Join(state, "state.json")); err == nil && len(spec.Hooks.Poststart) == 0 {
-		if readFIFO(filepath.Join(state, "exec.fifo")) == nil {
-			return nil
-		}
+	if len(spec.Hooks.Poststart) == 0 && begin(filepath.Join(r.Root, id)) {
+		return nil
 	}
 	_, err := r.Run(ctx, Command{Args: []string{"start", id}})
+	return err
+}
+
+// begin lets the process of a created container become its program. It reports whether it has: not if the directory is
+// not as that of a created container of runc (libcontainer's Container.exec) or crun (libcrun_container_start).
+func begin(state string) bool {
+	fifo := filepath.Join(state, "exec.fifo")
+	if _, err := os.Stat(filepath.Join(state, "state.json")); err == nil {
+		return readFIFO(fifo) == nil
+	}
+	_, err := os.Stat(filepath.Join(state, "status"))
+	return err == nil && writeFIFO(fifo) == nil
+}
+
+// writeFIFO writes the byte that the process of a container of crun waits for. Without the FIFO, crun takes the
+// container for running. It is an error if nobody waits.
+func writeFIFO(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	_, err = f.Write([]byte{0})
 	return err
 }
 

@@ -144,12 +144,16 @@ func TestStart(t *testing.T) {
 		state  string // name of the runtime's state file
 		writes bool   // the container's process waits
 		runs   bool   // the runtime itself is run
+		left   bool   // the FIFO is still there
 	}{
 		{name: "start", spec: `{}`, state: "state.json", writes: true},
 		{name: "nobody waits", spec: `{}`, state: "state.json", runs: true},
-		{name: "hooks", spec: `{"hooks": {"poststart": [{"path": "/x"}]}}`, state: "state.json", writes: true, runs: true},
+		{name: "hooks", spec: `{"hooks": {"poststart": [{"path": "/x"}]}}`, state: "state.json", writes: true, runs: true, left: true},
 		{name: "other hooks", spec: `{"hooks": {"prestart": [{"path": "/x"}]}}`, state: "state.json", writes: true},
-		{name: "another runtime", spec: `{}`, state: "status", writes: true, runs: true},
+		{name: "crun", spec: `{}`, state: "status", writes: true},
+		{name: "nobody waits in crun", spec: `{}`, state: "status", runs: true},
+		{name: "hooks of crun", spec: `{"hooks": {"poststart": [{"path": "/x"}]}}`, state: "status", writes: true, runs: true, left: true},
+		{name: "another runtime", spec: `{}`, state: "state", writes: true, runs: true, left: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -164,8 +168,21 @@ func TestStart(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if tc.writes && !tc.runs {
-				go func() { _ = os.WriteFile(fifo, []byte("0"), 0) }()
+			told := make(chan error, 1)
+			switch {
+			case !tc.writes || tc.runs:
+				told <- nil
+			case tc.state == "status":
+				f, err := os.OpenFile(fifo, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				go func() {
+					_, err := f.Read(make([]byte, 1))
+					told <- errors.Join(err, f.Close())
+				}()
+			default:
+				go func() { told <- os.WriteFile(fifo, []byte("0"), 0) }()
 			}
 			spec, err := ReadSpec(bundle)
 			if err != nil {
@@ -178,8 +195,11 @@ func TestStart(t *testing.T) {
 			if (err == nil) != tc.runs {
 				t.Errorf("run: %v", err)
 			}
-			if _, err := os.Stat(fifo); (err == nil) != (tc.writes && tc.runs) {
+			if _, err := os.Stat(fifo); (err == nil) != tc.left {
 				t.Errorf("the FIFO: %v", err)
+			}
+			if err := <-told; err != nil {
+				t.Errorf("the process of the container: %v", err)
 			}
 		})
 	}
