@@ -27,7 +27,7 @@ type Options struct {
 	Retry Backoff // DefaultBackoff if zero
 	// Timeout is the deadline of the whole run, counted from Start; 0 for none.
 	Timeout time.Duration
-	// Parallel limits how many pods are synced at once; 0 means twice the number of
+	// Parallel limits how many pods are synced at once; 0 means three times the number of
 	// processors. A pod that only waits, for its images as well, does not count.
 	Parallel int
 	// Settle is how long a container must have run, counted from its own start, to count as
@@ -156,7 +156,7 @@ func ignoreCanceled(ctx context.Context, err error) error {
 func (o Options) withDefaults() Options {
 	o.Until = cmp.Or(o.Until, UntilRunning)
 	o.Retry = cmp.Or(o.Retry, DefaultBackoff())
-	o.Parallel = cmp.Or(o.Parallel, 2*goruntime.NumCPU())
+	o.Parallel = cmp.Or(o.Parallel, 3*goruntime.NumCPU())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Start = cmp.Or(o.Start, time.Now())
 	o.Seen = cmp.Or(o.Seen, o.Start)

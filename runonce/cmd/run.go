@@ -53,7 +53,7 @@ func (f *startFlags) flags() []cli.Flag {
 	return append(f.networkFlags.flags(),
 		textFlag(&f.until, categoryRun, "wait for this `GOAL`: running, ready or completed", "until", string(runonce.UntilRunning)),
 		durationFlag(&f.settle, categoryRun, "count a container as running after this `DURATION`", "settle", defaultSettle),
-		&cli.IntFlag{Name: "parallel", Destination: &f.parallel, Category: categoryRun, Usage: "start up to `N` pods at once", DefaultText: "twice the processors"},
+		&cli.IntFlag{Name: "parallel", Destination: &f.parallel, Category: categoryRun, Usage: "start up to `N` pods at once", DefaultText: "three times the processors"},
 		&cli.StringFlag{Name: "claims-dir", Destination: &f.claimsDir, Category: categoryEngine, Usage: "keep the data of claims in `DIR`/NAMESPACE/CLAIM", DefaultText: "claims in --root"},
 		textFlag(&f.cgroupDriver, categoryRun, "manage cgroups with `DRIVER`: cgroupfs or systemd", "cgroup-driver", cgroup.DriverCgroupfs),
 		&cli.Int64Flag{Name: "pod-pids-limit", Destination: &f.podPidsLimit, Value: -1, Category: categoryRun, Usage: "limit each pod to `N` processes, -1 for no limit"},
