@@ -67,13 +67,30 @@ func TestListOfOthers(t *testing.T) {
 			t.Errorf("%v, %v: the second should be ready", all, err)
 		}
 
-		if err := os.RemoveAll(filepath.Join(root, "pods", "a")); err != nil { // as by an earlier version
+		// As an earlier version would do it, which does not tell.
+		if err := os.RemoveAll(filepath.Join(root, "pods", "a")); err != nil {
+			t.Fatal(err)
+		}
+		want("c e")
+		if err := os.Chmod(filepath.Join(root, "pods", "c", "pod.json"), 0o400); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
-		want("c e")
-		if err := os.Truncate(filepath.Join(root, "pods.lock"), 0); err != nil {
+		if all, err := theirs.List(); err != nil || all[0].Failed == nil {
+			t.Errorf("%v, %v: the first should have been stopped", all, err)
+		}
+
+		// A process that was killed has not said that its change is over.
+		lock := filepath.Join(root, "pods.lock")
+		if err := os.WriteFile(lock, []byte{9, 9, 9, 9, 9, 9, 9, 9}, 0o600); err != nil {
 			t.Fatal(err)
+		}
+		want("c e")
+		if err := os.Chmod(filepath.Join(root, "pods", "e", "pod.json"), 0o400); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := ours.List(); err != nil || all[1].Failed == nil {
+			t.Errorf("%v, %v: the second should have been stopped", all, err)
 		}
 		start(theirs, "a")
 		want("a c e")

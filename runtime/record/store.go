@@ -87,8 +87,7 @@ func (s *Store) Stop(uid types.UID) error {
 		return nil
 	}
 	path := s.recordPath(uid)
-	if os.Chmod(path, stoppedMode) == nil && atomicfile.Sync(path) == nil {
-		s.forgetList()
+	if s.changeUnlocked(func() error { return os.Chmod(path, stoppedMode) }) == nil && atomicfile.Sync(path) == nil {
 		return nil
 	}
 	return err
@@ -199,15 +198,17 @@ func (s *Store) write(uid types.UID, p *Pod) error {
 		return fmt.Errorf("making the directory of pod %q: %w", p.Pod.Name, err)
 	}
 	path := s.recordPath(uid)
-	if err := atomicfile.WriteOrdered(path, data, 0o600); err != nil {
-		return fmt.Errorf("recording pod %q: %w", p.Pod.Name, err)
-	}
-	file, err := os.Stat(path)
+	var file fs.FileInfo
+	err = s.change(func() (err error) {
+		if err = atomicfile.WriteOrdered(path, data, 0o600); err == nil {
+			file, err = os.Stat(path)
+		}
+		return err
+	}, func() { s.all.replace(p) })
 	if err != nil {
 		return fmt.Errorf("recording pod %q: %w", p.Pod.Name, err)
 	}
 	s.cache[uid] = cached{p, file}
-	s.all.changed(p)
 	return nil
 }
 
@@ -220,8 +221,8 @@ func (s *Store) List() ([]*Pod, error) {
 }
 
 func (s *Store) list() ([]*Pod, error) {
-	at := s.generation()
-	if s.all.current(at) {
+	at := s.now()
+	if s.all.right(at) {
 		return slices.Clone(s.all.pods), nil
 	}
 	began := time.Now()
@@ -300,8 +301,7 @@ func (s *Store) remove(uid types.UID, stays func(*Pod) bool) error {
 // forget removes what is left of the pod's directory.
 func (s *Store) forget(uid types.UID) error {
 	delete(s.cache, uid)
-	err := os.RemoveAll(s.Dir(uid))
-	s.all.removed(uid)
+	err := s.change(func() error { return os.RemoveAll(s.Dir(uid)) }, func() { s.all.remove(uid) })
 	if err != nil {
 		return fmt.Errorf("removing pod directory: %w", err)
 	}

@@ -3,6 +3,7 @@ package oci
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -179,6 +180,9 @@ func TestStart(t *testing.T) {
 				}
 				go func() {
 					_, err := f.Read(make([]byte, 1))
+					for ; errors.Is(err, io.EOF); _, err = f.Read(make([]byte, 1)) { // nobody has opened it yet
+						time.Sleep(time.Millisecond)
+					}
 					told <- errors.Join(err, f.Close())
 				}()
 			default:
