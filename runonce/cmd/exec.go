@@ -163,7 +163,18 @@ func (t *nodeTarget) exec(ctx context.Context, pod *v1.Pod, container string, co
 	if err := t.connect(ctx); err != nil {
 		return 0, err
 	}
-	return t.pods.Exec(ctx, pod, container, command, s)
+	begun, tell := false, s.Started
+	s.Started = func() {
+		begun = true
+		if tell != nil {
+			tell()
+		}
+	}
+	code, err := t.pods.Exec(ctx, pod, container, command, s)
+	if err != nil && begun {
+		release = func() {} // it may run on: the guard ends it after this process
+	}
+	return code, err
 }
 
 // exec runs the command in a container of the cluster.
