@@ -123,11 +123,7 @@ func TestRunInteractive(t *testing.T) {
 func TestAttachOtherShim(t *testing.T) {
 	test := func(t *testing.T, b *box) {
 		t.Helper()
-		class := "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: other}\nhandler: other\n---\n"
-		other := func(m string) string {
-			return strings.Replace(m, "hostNetwork:", "runtimeClassName: other\n  hostNetwork:", 1)
-		}
-		b.up(t, directory(t, class+other(interactive("trap", true, "trap")), other(interactive("text", false, "do", "listen", "exit 7"))), 0,
+		b.up(t, directory(t, otherClass(interactive("trap", true, "trap"), interactive("text", false, "do", "listen", "exit 7"))), 0,
 			"--runtime-handler", otherShim(t, daemon.Current))
 		out, code := b.inTerminal(t, []string{"attach", "-it", "trap"}, "", func(ours *os.File, _ *exec.Cmd) { _, _ = ours.WriteString("\x03") })
 		if code != 0 || !strings.Contains(out, "got signal 2") {
@@ -139,7 +135,7 @@ func TestAttachOtherShim(t *testing.T) {
 		if code := cmd.ProcessState.ExitCode(); code != 7 || string(text) != "hello\nend\n" {
 			t.Errorf("text: exit code %d, %q, %v", code, text, err)
 		}
-		args := b.upArgs(t, directory(t, class+other(pod("begin", "Never", "do", "listen", "exit 7"))), "-i", "--runtime-handler", otherShim(t, daemon.Current))
+		args := b.upArgs(t, directory(t, otherClass(pod("begin", "Never", "do", "listen", "exit 7"))), "-i", "--runtime-handler", otherShim(t, daemon.Current))
 		cmd = b.command(t, "run", args[2:]...)
 		cmd.Stdin = strings.NewReader("hello\n")
 		text, err = cmd.Output()

@@ -90,10 +90,10 @@ func TestExecKilledWithoutDaemon(t *testing.T) {
 	}
 }
 
-// otherClass gives a pod a runtime class with the handler "other".
-func otherClass(pod string) string {
-	return "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: other}\nhandler: other\n---\n" +
-		strings.Replace(pod, "spec:", "spec:\n  runtimeClassName: other", 1)
+// otherClass gives the pods a runtime class with the handler "other".
+func otherClass(pods ...string) string {
+	class := "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: other}\nhandler: other\n---\n"
+	return class + strings.ReplaceAll(strings.Join(pods, "---\n"), "\nspec:", "\nspec:\n  runtimeClassName: other")
 }
 
 // beginExec begins a command in pod "web" that has a child process, and waits until both run.

@@ -78,9 +78,11 @@ func (l *listing) right(now moment) bool {
 // change calls do, which changes a record, and then take to change the list if it is right apart from that.
 func (s *Store) change(do func() error, take func()) error {
 	before := generationIn(s.all.lock)
-	during := before | 1 // also if a process was killed that changed one
+	during := before | 1
 	err := setGeneration(s.all.lock, during)
-	if err != nil || before != s.all.at.generation { // on a full disk, or others have changed some
+	// On a full disk; or another process was killed while it changed one, and nobody knows which; or others have
+	// changed some.
+	if err != nil || before == during || before != s.all.at.generation {
 		s.all.pods = nil
 	}
 	if err := do(); err != nil {

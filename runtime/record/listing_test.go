@@ -92,7 +92,21 @@ func TestListOfOthers(t *testing.T) {
 		if all, err := ours.List(); err != nil || all[1].Failed == nil {
 			t.Errorf("%v, %v: the second should have been stopped", all, err)
 		}
+		if err := os.WriteFile(lock, []byte{9, 9, 9, 9, 9, 9, 9, 9}, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		start(theirs, "a")
 		want("a c e")
+		if err := os.WriteFile(lock, []byte{9, 9, 9, 9, 9, 9, 9, 9}, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		want("a c e")
+		if err := os.Chmod(filepath.Join(root, "pods", "a", "pod.json"), 0o400); err != nil {
+			t.Fatal(err)
+		}
+		start(ours, "b") // who ends a change knows of its own only
+		if all, err := ours.List(); err != nil || all[0].Failed == nil {
+			t.Errorf("%v, %v: the first should have been stopped", all, err)
+		}
 	})
 }

@@ -29,8 +29,7 @@ const (
 	// them at any time.
 	recheck = 10 * time.Second
 	// namesDelay is how long containers that run may not know the name of a pod that no Service has, or delayFactor
-	// times as long as it takes to change all hosts files: a second for a thousand pods, each of which has the names
-	// of all.
+	// times as long as it takes to change all hosts files, each of which has the names of all pods.
 	namesDelay  = time.Second
 	delayFactor = 10
 	// After a pass the next one waits for others to join it: restFactor times as long as it took, at most maxRest.

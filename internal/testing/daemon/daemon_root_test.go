@@ -2,7 +2,6 @@ package daemon_test
 
 import (
 	"net"
-	"os"
 	"testing"
 
 	"github.com/runonce/runonce/internal/testing/daemon"
@@ -16,12 +15,7 @@ func TestStart(t *testing.T) {
 		t.Run(string(v), func(t *testing.T) {
 			t.Parallel()
 			bin := daemon.Programs(t, v)
-			dir, err := os.MkdirTemp("/run", "daemon-")
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = os.RemoveAll(dir) })
-			d, err := daemon.Start(t.Context(), bin, dir)
+			d, err := daemon.Start(t.Context(), bin, roottest.Dir(t, "daemon-"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,7 +1,6 @@
 package roottest
 
 import (
-	"errors"
 	"os"
 	"syscall"
 	"testing"
@@ -15,12 +14,8 @@ func Dir(t testing.TB, prefix string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mounted := false
 	t.Cleanup(func() {
-		if mounted {
-			err = syscall.Unmount(dir, syscall.MNT_DETACH)
-		}
-		if err := errors.Join(err, os.RemoveAll(dir)); err != nil {
+		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
 	})
@@ -34,6 +29,10 @@ func Dir(t testing.TB, prefix string) string {
 	if err := syscall.Mount(dir, dir, "tmpfs", 0, "mode=700"); err != nil {
 		t.Fatalf("mounting a file system, as the disk of %s is nearly full: %v", dir, err)
 	}
-	mounted = true
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
 	return dir
 }
