@@ -3,6 +3,7 @@ package containerd_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,6 +81,13 @@ func testRuntimeHangs(t *testing.T, p testDirs, command string) {
 		}
 	case "delete":
 		startUp(t, e, c)
+		// Our shim runs the command only if there is something that it does not know.
+		for _, root := range []string{filepath.Join(o.State, "runc"), "/run/containerd/runc"} {
+			state := filepath.Join(root, p.namespace(), "a")
+			if err := os.WriteFile(filepath.Join(state, "unknown"), nil, 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
 		hangs()
 		if err := e.Stop(t.Context(), "a", syscall.SIGTERM, time.Minute); err != nil {
 			t.Error(err)

@@ -203,8 +203,12 @@ func Gone(err error) bool {
 // Spec is what a shim needs to know of a bundle's config.json.
 type Spec struct {
 	Annotations map[string]string
-	Hooks       struct{ Poststart []struct{ Path string } }
-	Linux       struct{ Namespaces []struct{ Type, Path string } }
+	Hooks       struct{ Poststart, Poststop []struct{ Path string } }
+	Linux       struct {
+		Namespaces  []struct{ Type, Path string }
+		CgroupsPath string
+		IntelRdt    *struct{}
+	}
 }
 
 // ReadSpec reads the spec of a bundle.
@@ -285,42 +289,6 @@ func readFIFO(path string) error {
 		return err
 	}
 	return fmt.Errorf("waiting for %q: %w", path, fs.ErrNotExist)
-}
-
-// Delete deletes a container that may be gone.
-func (r *Runtime) Delete(ctx context.Context, id string) error { return r.delete(ctx, id, id) }
-
-// DeleteForced also deletes a container that runs, or that was not completely created.
-func (r *Runtime) DeleteForced(ctx context.Context, id string) error {
-	UnmountRuntime(filepath.Join(r.Root, id))
-	return r.delete(ctx, id, "--force", id)
-}
-
-func (r *Runtime) delete(ctx context.Context, id string, args ...string) error {
-	_, err := r.Run(ctx, Command{Args: append([]string{"delete"}, args...)})
-	if err == nil || strings.Contains(err.Error(), "does not exist") {
-		return nil
-	}
-	// An earlier command that was killed may have deleted it. For crun, that is an error.
-	if _, serr := os.Lstat(filepath.Join(r.Root, id)); errors.Is(serr, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-// UnmountRuntime unmounts the program of runc in the directory with the state of a container. Runc 1.1
-// mounts it there for a moment (nsenter's cloned_binary.c). If it is killed then, it can neither
-// delete the directory nor create the container again.
-func UnmountRuntime(state string) {
-	entries, err := os.ReadDir(state)
-	if err != nil {
-		return // there is nothing
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "runc.") {
-			_ = unix.Unmount(filepath.Join(state, e.Name()), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		}
-	}
 }
 
 // NewRuntime returns the runtime that the options name, for a namespace of containerd.

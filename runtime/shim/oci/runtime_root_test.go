@@ -1,10 +1,15 @@
 package oci
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/runonce/runonce/internal/testing/roottest"
@@ -56,6 +61,52 @@ func TestRunWithoutSpace(t *testing.T) {
 		_, err := r.Run(t.Context(), Command{Args: []string{"create"}})
 		if err == nil || err.Error() != "rt: exit status 1"+want {
 			t.Errorf("%s: %v", size, err)
+		}
+	}
+}
+
+// TestDeleteWithoutTheRuntime: the cgroups and the state of a container are removed, unless somebody is still there.
+func TestDeleteWithoutTheRuntime(t *testing.T) {
+	roottest.Require(t)
+	group := fmt.Sprintf("/runonce-test-%d/c", os.Getpid())
+	var dirs []string
+	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mounts {
+		dir := filepath.Join(m.Mountpoint, group)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = unix.Rmdir(dir)
+			_ = unix.Rmdir(filepath.Dir(dir))
+		})
+		dirs = append(dirs, dir)
+	}
+	if len(dirs) == 0 {
+		t.Fatal("there are no cgroups")
+	}
+	below := filepath.Join(dirs[0], "below")
+	if err := os.Mkdir(below, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Rmdir(below) })
+	r := script(t, "echo not this way >&2; exit 1")
+	files := state(t, r, "state.json", "exec.fifo")
+	if err := r.Delete(t.Context(), "c", plainSpec(group)); err == nil || !strings.Contains(err.Error(), "not this way") {
+		t.Errorf("with a cgroup below its own: %v", err)
+	}
+	if err := unix.Rmdir(below); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Delete(t.Context(), "c", plainSpec(group)); err != nil {
+		t.Error(err)
+	}
+	for _, dir := range append(dirs, files) {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", dir, err)
 		}
 	}
 }

@@ -109,13 +109,13 @@ func TestRunEndsWithItsContext(t *testing.T) {
 func TestDeleteAgain(t *testing.T) {
 	t.Parallel()
 	r := script(t, `echo "cannot open directory: No such file or directory" >&2; exit 1`)
-	if err := errors.Join(r.Delete(t.Context(), "c"), r.DeleteForced(t.Context(), "c")); err != nil {
+	if err := errors.Join(r.Delete(t.Context(), "c", Spec{}), r.DeleteForced(t.Context(), "c")); err != nil {
 		t.Error(err)
 	}
 	if err := os.Mkdir(filepath.Join(r.Root, "c"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Delete(t.Context(), "c"); err == nil {
+	if err := r.Delete(t.Context(), "c", Spec{}); err == nil {
 		t.Error("what is there counts as gone")
 	}
 }

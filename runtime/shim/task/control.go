@@ -216,7 +216,7 @@ func (s *Service) deleteEnded(ctx context.Context, c *container) error {
 	}
 	ctx, cancel := limited(ctx, oci.EndLimit)
 	defer cancel()
-	if err := c.runtime.Delete(ctx, c.id); err != nil {
+	if err := c.runtime.Delete(ctx, c.id, c.spec); err != nil {
 		return fmt.Errorf("failed to delete task: %w", err)
 	}
 	c.mu.Lock()
