@@ -191,9 +191,9 @@ fuzz: ## run each fuzz target; FUZZTIME=20000x
 fuzz-quick: FUZZTIME = 500x
 fuzz-quick: fuzz ## run each fuzz target for a moment, in about a minute
 
-bench: root tools build libexec/runonce/crun ## compare pod start-up with a plain containerd client; ROUNDS=5 PODMAN=1 BENCHFLAGS=-help
+bench: root tools build libexec/runonce/crun ## compare pod start-up with a plain containerd client; ROUNDS=5 PODMAN=1 RECORD=1 BENCHFLAGS=-help
 	@[ -z "$(PODMAN)" ] || hack/setup.sh podman
-	@PATH="$$PATH:$(CACHE)/podman/usr/bin" $(GO) run ./hack/bench -rounds $(or $(ROUNDS),5) $(BENCHFLAGS)
+	@PATH="$$PATH:$(CACHE)/podman/usr/bin" $(GO) run ./hack/bench -rounds $(or $(ROUNDS),5) $(if $(RECORD),-o docs/benchmarks.json) $(BENCHFLAGS)
 
 bench-images: root tools build $(TOOLS)/ctr ## compare imports and pulls of a large image with ctr, skopeo and podman; ROUNDS=3 PODMAN=1
 	@[ -z "$(PODMAN)" ] || hack/setup.sh podman
@@ -216,6 +216,7 @@ docs: build ## write the generated documents, also those that the program embeds
 	$(GO) test -count=1 ./runonce/cmd -run '^TestSchemas$$' -update
 	$(GO) run ./hack/gendocs bin/runonce docs/commands.md
 	$(GO) run ./hack/gendocs docs/demo.md docs/demo.svg
+	$(GO) run ./hack/bench -render docs/benchmarks.json
 	$(GO) run ./hack/genopenapi runtime/serve/apiserver/openapi/documents.zst
 
 verify: ## check generated documents, go.mod and links

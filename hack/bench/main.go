@@ -27,19 +27,20 @@ const base = "/var/lib/runonce-bench"
 
 func main() {
 	o, err := parseOptions(os.Args[1:])
-	if errors.Is(err, flag.ErrHelp) {
+	switch {
+	case errors.Is(err, flag.ErrHelp):
 		return
-	}
-	if err == nil && os.Geteuid() != 0 {
+	case err != nil:
+	case o.render != "":
+		err = render(o.render)
+	case os.Geteuid() != 0:
 		err = errors.New("containers need root: run make bench as root")
-	}
-	if err == nil {
-		err = enterNamespaces()
-	}
-	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-		err = bench(ctx, o)
-		stop()
+	default:
+		if err = enterNamespaces(); err == nil {
+			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+			err = bench(ctx, o)
+			stop()
+		}
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
@@ -71,6 +72,13 @@ func bench(ctx context.Context, o options) (err error) {
 		fmt.Fprintf(os.Stderr, "bench: CPU time is not split by program: %v\n", err)
 		o.split = 0
 	}
+	o.commit = commit(ctx)
+	if o.calls = o.calls && o.split > 0; o.calls {
+		if err := canCount(); err != nil {
+			fmt.Fprintf(os.Stderr, "bench: system calls are not counted: %v\n", err)
+			o.calls = false
+		}
+	}
 	if _, err := testimages.Write(ctx, filepath.Join(w.disk, "images"), "pause"); err != nil {
 		return err
 	}
@@ -82,20 +90,35 @@ func bench(ctx context.Context, o options) (err error) {
 	if err := m.adopt(all); err != nil {
 		return err
 	}
-	b := &benchmark{options: o, meter: m, results: samples{}}
-	return b.finish(b.run(ctx, all), w.note, all)
+	b := &benchmark{options: o, meter: m, results: samples{}, calls: map[string]map[string]calls{}}
+	err = b.run(ctx, all)
+	if err == nil && o.calls {
+		err = b.count(ctx, all, filepath.Join(w.base, "perf.data"))
+	}
+	return b.finish(err, w.note, all)
 }
 
 // finish prints what was measured, also before an error.
 func (b *benchmark) finish(err error, note string, all []variant) error {
-	switch {
-	case len(b.results) == 0 || b.quick && err != nil:
+	if len(b.results) == 0 || b.quick && err != nil {
 		return err
-	case b.quick:
-		return quickReport(os.Stdout, b.options, b.results)
-	default:
-		return errors.Join(err, report(os.Stdout, b.options, note, all, b.results))
 	}
+	names := make([]string, 0, len(all))
+	for _, v := range all {
+		names = append(names, v.name)
+	}
+	r := newRecord(b.options, note, names, b.results)
+	for name, parts := range b.calls {
+		r.find(netHost, b.split, name).Calls = parts
+	}
+	if b.quick {
+		earlier, err := readRecord(recordFile)
+		return errors.Join(err, r.compare(os.Stdout, earlier))
+	}
+	if b.out != "" {
+		err = errors.Join(err, r.write(b.out))
+	}
+	return errors.Join(err, r.markdown(os.Stdout))
 }
 
 // benchmark is the state of the measurement.
@@ -103,7 +126,8 @@ type benchmark struct {
 	options
 	*meter
 	results samples
-	broken  []string // optional variants that have failed
+	broken  []string                    // optional variants that have failed
+	calls   map[string]map[string]calls // by variant and part
 }
 
 // run runs every variant with every job in every round, and rotates their order.
@@ -112,7 +136,7 @@ func (b *benchmark) run(ctx context.Context, all []variant) error {
 		for _, j := range b.jobs() {
 			for i := range all {
 				v := all[(i+round)%len(all)]
-				if !v.ours && !slices.Contains(b.sizes, j.n) || slices.Contains(b.broken, v.name) {
+				if b.skips(v, j) {
 					continue
 				}
 				if err := b.one(ctx, round+1, v, j); err != nil {
@@ -122,6 +146,32 @@ func (b *benchmark) run(ctx context.Context, all []variant) error {
 		}
 	}
 	return nil
+}
+
+func (b *benchmark) skips(v variant, j job) bool {
+	return !v.ours && !slices.Contains(b.sizes, j.n) || v.hostOnly && j.net != netHost || slices.Contains(b.broken, v.name)
+}
+
+// count counts the system calls of one more run of each variant, which takes longer than others.
+func (b *benchmark) count(ctx context.Context, all []variant, file string) error {
+	j := job{netHost, b.split}
+	for _, v := range all {
+		if _, measured := b.results[key{v.name, j}]; !measured || b.skips(v, j) {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "counting system calls, %d pods, %s\n", j.n, v.name)
+		traced := v
+		traced.start = func(j job) []string { return perfRecord(file, v.start(j)) }
+		if _, err := b.measure(ctx, traced, j, false); err != nil {
+			return err
+		}
+		parts, err := perfScript(ctx, file, j.n)
+		if err != nil {
+			return err
+		}
+		b.calls[v.name] = parts
+	}
+	return os.Remove(file)
 }
 
 // one measures a variant once. An optional variant that fails is left out from then on.

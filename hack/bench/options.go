@@ -32,6 +32,11 @@ type options struct {
 	dir     string
 	removal time.Duration // limit for the removal of podman's pods
 	quick   bool
+	calls   bool   // count system calls, if the split is measured
+	out     string // file for the record
+	render  string // a record to print, instead of measuring
+	flags   string // as they were given
+	commit  string // what is measured
 }
 
 func parseOptions(args []string) (o options, err error) {
@@ -45,10 +50,18 @@ func parseOptions(args []string) (o options, err error) {
 	f.IntVar(&o.split, "split", 30, "number of pods at which CPU time is split by program, 0 for never")
 	f.StringVar(&o.dir, "dir", "", "directory for all files, instead of file systems of the benchmark's own")
 	f.DurationVar(&o.removal, "removal", time.Minute, "limit for the removal of podman's pods")
+	f.BoolVar(&o.calls, "calls", true, "count the system calls of one more run with the number of pods of -split, if perf is installed")
+	f.StringVar(&o.out, "o", "", "write the figures to this file, too")
+	f.StringVar(&o.render, "render", "", "read the figures from this file, and write its tables and plot into the documents beside it")
 	f.BoolVar(&o.quick, "quick", false, "measure only the ratios of runonce embedded to the floor, in about a minute")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
+	f.Visit(func(f *flag.Flag) {
+		if f.Name != "rounds" && f.Name != "o" {
+			o.flags = strings.TrimSpace(fmt.Sprintf("%s -%s %s", o.flags, f.Name, f.Value))
+		}
+	})
 	if o.quick {
 		*sizes, *large, *nets, *only, o.rounds, o.split = "1,30", "", netHost, floorName+","+embeddedName, 3, 0
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/internal/testing/daemon"
+	"github.com/runonce/runonce/internal/testing/testimages"
 	"github.com/runonce/runonce/runtime/cgroup"
 )
 
@@ -25,9 +26,11 @@ const (
 	servicesName     = "runonce with Services"
 	daemonName       = "runonce daemon"
 	podmanName       = "podman kube play"
+	runcName         = "runc alone"
+	crunName         = "crun alone"
 )
 
-var variantNames = []string{floorName, floorCrunName, embeddedName, embeddedRuncName, servicesName, daemonName, podmanName}
+var variantNames = []string{runcName, crunName, floorName, floorCrunName, embeddedName, embeddedRuncName, servicesName, daemonName, podmanName}
 
 // variant is one way to start pods.
 type variant struct {
@@ -42,6 +45,8 @@ type variant struct {
 	downLimit time.Duration
 	// optional variants are left out if they do not work on this machine.
 	optional bool
+	// hostOnly is for what has no network of its own.
+	hostOnly bool
 	// ours is runonce itself, which also gets the large jobs.
 	ours bool
 	// cgroups are those of other processes that work for the variant.
@@ -94,10 +99,17 @@ func (s setup) all(ctx context.Context) ([]variant, error) {
 		s.runonce(daemonName, []string{"--address", s.daemon.Socket}),
 		s.withServices(s.runonce(servicesName, nil)),
 	}
+	if err := s.writeRootfs(ctx); err != nil {
+		return nil, err
+	}
 	all[3].daemons, all[3].cgroups = []int{s.daemon.Pid}, append(all[3].cgroups, daemonGroup)
+	if runc, err := exec.LookPath("runc"); err == nil {
+		all = append(all, s.alone(floor, runcName, "-runtime", runc))
+	}
 	if crun, err := exec.LookPath("crun"); err == nil {
 		// The newest version of the specification that all crun know.
-		all = append(all, s.floor(floor, floorCrunName, "-runtime", crun, "-oci-version", "1.0.2"))
+		flags := []string{"-runtime", crun, "-oci-version", "1.0.2"}
+		all = append(all, s.floor(floor, floorCrunName, flags...), s.alone(floor, crunName, flags...))
 	}
 	all = slices.DeleteFunc(all, func(v variant) bool { return !s.has(v.name) })
 	slices.SortFunc(all, func(a, b variant) int {
@@ -138,6 +150,36 @@ func (s setup) floor(bin, name string, flags ...string) variant {
 		cgroups:   []string{daemonGroup, namespace},
 		daemons:   []int{s.daemon.Pid},
 	}
+}
+
+// alone is an OCI runtime without containerd: what a container costs at least.
+func (s setup) alone(bin, name string, flags ...string) variant {
+	namespace := strings.ReplaceAll(name, " ", "-")
+	args := slices.Concat([]string{bin, "-namespace", namespace, "-alone", s.aloneDir()}, flags)
+	return variant{
+		name:      name,
+		start:     func(j job) []string { return append(slices.Clone(args), "-n", strconv.Itoa(j.n), "start") },
+		down:      append(slices.Clone(args), "down"),
+		downLimit: removalLimit,
+		optional:  true,
+		hostOnly:  true,
+		cgroups:   []string{namespace},
+	}
+}
+
+func (s setup) aloneDir() string { return filepath.Join(s.state, "alone") }
+
+// writeRootfs makes the root file system that all containers of an OCI runtime alone share.
+func (s setup) writeRootfs(ctx context.Context) error {
+	program, err := testimages.Program(ctx, ".", "pause")
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(s.aloneDir(), "rootfs")
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "pause"), program, 0o755)); err != nil {
+		return fmt.Errorf("making the root file system of an OCI runtime alone: %w", err)
+	}
+	return nil
 }
 
 // runonce takes flags for all commands and for run.

@@ -1,10 +1,12 @@
 // Command floor starts containers on a containerd daemon with plain client calls: no
 // sandbox and no log. It is the baseline of hack/bench. With -bridge, each container gets a
-// network namespace of its own from CNI plugins, as nerdctl does it.
+// network namespace of its own from CNI plugins, as nerdctl does it. With -alone, it runs only
+// the OCI runtime, without containerd.
 //
 //	floor -address SOCKET -namespace NS [-bridge DIR] prepare ARCHIVE...
 //	floor -address SOCKET -namespace NS -image REF [-n 30] [-parallel 4] [-bridge DIR] start
 //	floor -address SOCKET -namespace NS [-parallel 4] [-bridge DIR] down
+//	floor -alone DIR -runtime PATH -namespace NS [-n 30] [-parallel 4] start|down
 package main
 
 import (
@@ -34,6 +36,7 @@ type options struct {
 	runtime   string // OCI runtime, by default the daemon's
 	version   string // of the OCI runtime specification, by default the client's
 	network   network
+	alone     string // directory with the root file system of containers without containerd
 }
 
 func main() {
@@ -45,6 +48,7 @@ func main() {
 	flag.IntVar(&o.parallel, "parallel", 4, "containers to start or stop at a time")
 	flag.StringVar(&o.runtime, "runtime", "", "path of another OCI runtime than runc")
 	flag.StringVar(&o.version, "oci-version", "", "ociVersion for that runtime")
+	flag.StringVar(&o.alone, "alone", "", "directory with a root file system in rootfs: run only the OCI runtime, without containerd")
 	flag.StringVar(&o.network.dir, "bridge", "", "directory for the files of bridge networks; without it, containers use the host's network")
 	flag.StringVar(&o.network.plugins, "cni-bin-dir", "/usr/lib/cni", "directory of the CNI plugins")
 	flag.Parse()
@@ -58,11 +62,17 @@ func run(ctx context.Context, o options, args []string) error {
 	if len(args) == 0 {
 		return errors.New("no command: import, start or down")
 	}
+	ctx = namespaces.WithNamespace(ctx, o.namespace)
+	switch a := (alone{o.alone, o}); {
+	case o.alone != "" && args[0] == "start":
+		return a.start(ctx)
+	case o.alone != "" && args[0] == "down":
+		return a.down(ctx)
+	}
 	c, err := client.New(o.address, client.WithTimeout(5*time.Second))
 	if err != nil {
 		return fmt.Errorf("connecting to %q: %w", o.address, err)
 	}
-	ctx = namespaces.WithNamespace(ctx, o.namespace)
 	switch args[0] {
 	case "prepare":
 		err = errors.Join(importImages(ctx, c, args[1:]), o.network.prepare(ctx))
