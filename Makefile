@@ -192,10 +192,12 @@ fuzz-quick: FUZZTIME = 500x
 fuzz-quick: fuzz ## run each fuzz target for a moment, in about a minute
 
 bench: root tools build libexec/runonce/crun ## compare pod start-up with a plain containerd client; ROUNDS=5 PODMAN=1 RECORD=1 BENCHFLAGS=-help
+	@hack/setup.sh bench
 	@[ -z "$(PODMAN)" ] || hack/setup.sh podman
 	@PATH="$$PATH:$(CACHE)/podman/usr/bin" $(GO) run ./hack/bench -rounds $(or $(ROUNDS),5) $(if $(RECORD),-o docs/benchmarks.json) $(BENCHFLAGS)
 
 bench-images: root tools build $(TOOLS)/ctr ## compare imports and pulls of a large image with ctr, skopeo and podman; ROUNDS=3 PODMAN=1
+	@hack/setup.sh bench
 	@[ -z "$(PODMAN)" ] || hack/setup.sh podman
 	@PATH="$$PATH:$(CACHE)/podman/usr/bin" $(GO) run ./hack/imagebench -rounds $(or $(ROUNDS),3)
 

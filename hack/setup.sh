@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Usage: hack/setup.sh run|test|vm|arm64|debian|podman|release
+# Usage: hack/setup.sh run|test|vm|arm64|debian|podman|bench|release
 #
 # Installs what this machine lacks to run pods (run), to also run the tests (test), or to
 # also run tests in an emulated machine (vm), in one for arm64 (arm64), and in one with Debian and
-# cloud-init (debian), or unpacks podman for the benchmark (podman), or installs compilers for the architectures in ARCH
+# cloud-init (debian), or unpacks podman for the benchmarks (podman), or installs what they
+# measure with (bench), or installs compilers for the architectures in ARCH
 # and unpacks C libraries for them and the source of crun (release). On
 # distributions other than Debian, it lists the missing packages and stops.
 # Packages that only the tests need and that would start a service or replace another
@@ -13,7 +14,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mode=${1:?usage: hack/setup.sh run|test|vm|arm64|debian|podman|release}
+mode=${1:?usage: hack/setup.sh run|test|vm|arm64|debian|podman|bench|release}
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 unpacked=$PWD/.cache/debian
 emulated=$PWD/.cache/vm
@@ -334,6 +335,16 @@ if [ "$mode" = release ]; then
 	exit 0
 fi
 
+if [ "$mode" = bench ]; then
+	need perf linux-perf
+	need igzip isal
+	need zstd zstd
+	[ ${#missing[@]} -eq 0 ] && exit 0
+	[ -n "$(debian)" ] || die "install these and try again: ${missing[*]}"
+	mkdir -p .cache
+	install_missing
+	exit 0
+fi
 if [ "$mode" = podman ]; then
 	unpacked=$PWD/.cache/podman
 	[ -x "$unpacked/usr/bin/podman" ] && exit 0

@@ -72,13 +72,7 @@ func bench(ctx context.Context, o options) (err error) {
 		fmt.Fprintf(os.Stderr, "bench: CPU time is not split by program: %v\n", err)
 		o.split = 0
 	}
-	o.commit = commit(ctx)
-	if o.calls = o.calls && o.split > 0; o.calls {
-		if err := canCount(); err != nil {
-			fmt.Fprintf(os.Stderr, "bench: system calls are not counted: %v\n", err)
-			o.calls = false
-		}
-	}
+	o.commit, o.calls = commit(ctx), o.calls && o.split > 0 && canCount()
 	if _, err := testimages.Write(ctx, filepath.Join(w.disk, "images"), "pause"); err != nil {
 		return err
 	}
@@ -91,11 +85,23 @@ func bench(ctx context.Context, o options) (err error) {
 		return err
 	}
 	b := &benchmark{options: o, meter: m, results: samples{}, calls: map[string]map[string]calls{}}
-	err = b.run(ctx, all)
-	if err == nil && o.calls {
-		err = b.count(ctx, all, filepath.Join(w.base, "perf.data"))
+	return b.finish(b.measureAll(ctx, all, filepath.Join(w.base, "perf.data")), w.note, all)
+}
+
+// measureAll measures what the options ask for. The file is for perf.
+func (b *benchmark) measureAll(ctx context.Context, all []variant, file string) error {
+	if err := b.run(ctx, all); err != nil {
+		return err
 	}
-	return b.finish(err, w.note, all)
+	if b.options.calls {
+		if err := b.count(ctx, all, file); err != nil {
+			return err
+		}
+	}
+	if i := slices.IndexFunc(all, func(v variant) bool { return v.name == embeddedName }); i >= 0 {
+		return b.many(ctx, all[i])
+	}
+	return nil
 }
 
 // finish prints what was measured, also before an error.
@@ -111,6 +117,7 @@ func (b *benchmark) finish(err error, note string, all []variant) error {
 	for name, parts := range b.calls {
 		r.find(netHost, b.split, name).Calls = parts
 	}
+	r.Steps = b.steps
 	if b.quick {
 		earlier, err := readRecord(recordFile)
 		return errors.Join(err, r.compare(os.Stdout, earlier))
@@ -128,6 +135,7 @@ type benchmark struct {
 	results samples
 	broken  []string                    // optional variants that have failed
 	calls   map[string]map[string]calls // by variant and part
+	steps   []step
 }
 
 // run runs every variant with every job in every round, and rotates their order.

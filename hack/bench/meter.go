@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/runonce/runonce/hack/bench/cputime"
+	"github.com/runonce/runonce/hack/bench/memory"
 )
 
 // The benchmark's cgroups: for itself, for the daemon, and for the program that is measured.
@@ -26,14 +27,22 @@ const (
 	selfGroup   = ownGroup + "/self"
 )
 
+// cost is what a command takes.
+type cost struct {
+	wall time.Duration // process start to exit
+	cpu  time.Duration // of the client, the daemon, shims, OCI runtimes and containers
+	// client is the CPU time of the command's own process.
+	client time.Duration
+	// other is how many cores all other processes used meanwhile.
+	other float64
+	peak  int64 // memory of the client process, bytes
+	files int64 // its open files, at most
+}
+
 // sample is one measured run.
 type sample struct {
-	round int
-	wall  time.Duration // process start to exit
-	cpu   time.Duration // of the client, the daemon, shims, runc and containers
-	// other is how many cores all other processes used meanwhile.
-	other    float64
-	peak     int64         // memory of the client process, bytes
+	cost
+	round    int
 	residual int64         // memory of the remaining processes that are not containers, bytes
 	down     time.Duration // from the start to the exit of the process that removes the pods
 	split    []cputime.Usage
@@ -186,47 +195,53 @@ func (m *meter) measure(ctx context.Context, v variant, j job, split bool) (s sa
 		err = errors.Join(err, v.remove(ctx))
 		s.down = time.Since(began)
 	}()
-	groups := append([]string{clientGroup}, v.cgroups...)
 	var recorder *cputime.Recorder
 	if split {
 		if recorder, err = m.reports.Start(v.daemons...); err != nil {
 			return s, err
 		}
 	}
-	before, err := m.usage(groups)
-	if err != nil {
-		return s, err
+	var pid int
+	s.cost, pid, err = m.run(ctx, v, v.start(j))
+	if pid != 0 && recorder != nil {
+		usage, e := recorder.Stop(pid)
+		s.split, err = usage, errors.Join(err, e)
 	}
-	args := v.start(j)
+	if err == nil {
+		s.residual, err = m.settle(v.groups(), j.n)
+	}
+	return s, err
+}
+
+// groups are the cgroups of all processes that work for the variant.
+func (v variant) groups() []string { return append([]string{clientGroup}, v.cgroups...) }
+
+// run runs a command of a variant, and returns what it takes and the ID of its process, 0 if it has not started.
+func (m *meter) run(ctx context.Context, v variant, args []string) (c cost, pid int, err error) {
+	before, err := m.usage(v.groups())
+	if err != nil {
+		return c, 0, err
+	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Env = &out, &out, append(os.Environ(), v.env...)
 	cmd.WaitDelay = time.Second // for processes that have inherited the output
 	busy, began := busyTime(), time.Now()
 	if err = m.inGroup(clientGroup, cmd.Start); err == nil {
-		peak := watchMemory(cmd.Process.Pid)
+		pid = cmd.Process.Pid
+		most := memory.Watch(pid)
 		err = cmd.Wait()
-		s.peak = peak()
+		c.peak, c.files = most()
 	}
-	s.wall = time.Since(began)
+	c.wall = time.Since(began)
 	busy = busyTime() - busy
 	if err != nil {
-		err = fmt.Errorf("running %s: %w: %s", strings.Join(args, " "), err, tail(out.Bytes()))
+		return c, pid, fmt.Errorf("running %s: %w: %s", strings.Join(args, " "), err, tail(out.Bytes()))
 	}
-	if cmd.Process != nil && recorder != nil {
-		usage, e := recorder.Stop(cmd.Process.Pid)
-		s.split, err = usage, errors.Join(err, e)
-	}
-	if err != nil {
-		return s, err
-	}
-	after, err := m.usage(groups)
-	s.cpu = after - before
-	s.other = max(0, busy-s.cpu).Seconds() / s.wall.Seconds()
-	if err == nil {
-		s.residual, err = m.settle(groups, j.n)
-	}
-	return s, err
+	after, err := m.usage(v.groups())
+	c.cpu, c.client = after-before, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()
+	c.other = max(0, busy-c.cpu).Seconds() / c.wall.Seconds()
+	return c, pid, err
 }
 
 // settle waits until n containers run their own program: just after the start, their process

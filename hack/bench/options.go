@@ -24,6 +24,7 @@ type job struct {
 type options struct {
 	sizes   []int // numbers of pods
 	large   []int // more of them, for runonce only
+	scale   []int // for all commands, one after another, once
 	nets    []string
 	rounds  int
 	only    []string // names of variants, all if empty
@@ -43,6 +44,7 @@ func parseOptions(args []string) (o options, err error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	sizes := f.String("n", "1,10,30,100", "numbers of pods, comma-separated")
 	large := f.String("large", "300", "further numbers of pods, for runonce only")
+	scale := f.String("scale", "", "further numbers of pods, with which run, ps, a second run and down are measured once")
 	nets := f.String("net", "host,bridge", "networks, comma-separated")
 	only := f.String("only", "", "names of the variants to run, comma-separated (default all)")
 	f.IntVar(&o.rounds, "rounds", 5, "rounds")
@@ -71,6 +73,9 @@ func parseOptions(args []string) (o options, err error) {
 	if o.large, err = numbers("large", *large); err != nil {
 		return o, err
 	}
+	if o.scale, err = numbers("scale", *scale); err != nil {
+		return o, err
+	}
 	o.nets, o.only = list(*nets), list(*only)
 	return o, o.check()
 }
@@ -97,9 +102,16 @@ func (o options) has(name string) bool { return len(o.only) == 0 || slices.Conta
 
 // jobs returns all jobs, those of all variants and those of runonce.
 func (o options) jobs() []job {
-	all := make([]job, 0, len(o.nets)*len(o.counts()))
-	for _, net := range o.nets {
-		for _, n := range o.counts() {
+	return product(o.nets, o.counts())
+}
+
+// scaleJobs returns those with which all commands are measured.
+func (o options) scaleJobs() []job { return product(o.nets, o.scale) }
+
+func product(nets []string, counts []int) []job {
+	all := make([]job, 0, len(nets)*len(counts))
+	for _, net := range nets {
+		for _, n := range counts {
 			all = append(all, job{net, n})
 		}
 	}

@@ -27,6 +27,7 @@ type record struct {
 	Other    float64 `json:"other"`
 	OtherMax float64 `json:"otherMax"`
 	Rows     []row   `json:"rows"`
+	Steps    []step  `json:"steps,omitempty"`
 }
 
 // row is what a variant takes to start a number of pods.

@@ -23,6 +23,7 @@ func (r record) markdown(w io.Writer) error {
 	for _, net := range r.nets() {
 		r.callsTable(&b, net)
 	}
+	r.scaleTable(&b)
 	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
 	if _, err := io.WriteString(t, b.String()); err != nil {
 		return fmt.Errorf("printing the tables: %w", err)

@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/runonce/runonce/hack/bench/memory"
 )
 
 // residual counts the running containers in the cgroups and adds up the memory of all other
@@ -27,7 +28,7 @@ func (m *meter) residual(groups []string) (running int, bytes int64, err error) 
 				running++
 				continue
 			}
-			bytes += memory(pid)
+			bytes += memory.Of(pid)
 		}
 	}
 	return running, bytes, nil
@@ -54,45 +55,4 @@ func (m *meter) processes(group string) ([]int, error) {
 		return nil
 	})
 	return pids, err
-}
-
-// memory returns the anonymous and the shared memory of a process in bytes, or 0 if it has exited. Pages of files, such
-// as its program, are not in it: they are there once for all processes, and the kernel can drop them at any time.
-func memory(pid int) (sum int64) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(b)) {
-		f := strings.Fields(line)
-		if len(f) > 1 && (f[0] == "RssAnon:" || f[0] == "RssShmem:") {
-			kib, err := strconv.ParseInt(f[1], 10, 64)
-			if err != nil {
-				return 0
-			}
-			sum += kib << 10
-		}
-	}
-	return sum
-}
-
-// watchMemory looks at the memory of a process until peak is called, which returns the most it was seen to have.
-func watchMemory(pid int) (peak func() int64) {
-	end, seen := make(chan struct{}), make(chan int64)
-	go func() {
-		most := int64(0)
-		for {
-			most = max(most, memory(pid))
-			select {
-			case <-end:
-				seen <- most
-				return
-			case <-time.After(5 * time.Millisecond):
-			}
-		}
-	}()
-	return func() int64 {
-		close(end)
-		return <-seen
-	}
 }

@@ -43,6 +43,8 @@ type variant struct {
 	// down is the command line that removes everything, and its limit.
 	down      []string
 	downLimit time.Duration
+	// list is the command line that shows the pods.
+	list []string
 	// optional variants are left out if they do not work on this machine.
 	optional bool
 	// hostOnly is for what has no network of its own.
@@ -69,7 +71,7 @@ type setup struct {
 func variants(ctx context.Context, o options, m *meter, w *workspace) ([]variant, func() error, error) {
 	s := setup{options: o, workspace: w, archive: filepath.Join(w.disk, "images", "pause.tar"), plugins: pluginDir()}
 	undo := func() error { return nil }
-	if err := w.writeManifests(o.jobs()); err != nil {
+	if err := w.writeManifests(append(o.jobs(), o.scaleJobs()...)); err != nil {
 		return nil, undo, err
 	}
 	bin, err := daemon.Find(ctx, ".", daemon.Current)
@@ -198,6 +200,7 @@ func (s setup) runonce(name string, flags []string, run ...string) variant {
 		},
 		down:      command("down", "--all"),
 		downLimit: removalLimit,
+		list:      command("ps"),
 		ours:      true,
 		cgroups:   []string{strings.TrimPrefix(cgroup.ParentOf(filepath.Join(dir, "root")), "/")},
 	}

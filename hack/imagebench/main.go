@@ -1,11 +1,12 @@
-// Command imagebench measures what importing and pulling a large image costs: with runonce on its
-// embedded engine, with ctr on a containerd daemon (the floor), with skopeo, which copies to a
-// directory and unpacks nothing, and with podman, if it is installed. They take turns in each
-// round, with empty stores. The registry is on this machine. It needs root; `make bench-images`
-// builds and installs what it runs.
+// Command imagebench measures what importing and pulling a large image costs, with layers compressed by gzip and by zstd:
+// with runonce on its embedded engine, with ctr and nerdctl on a containerd daemon, with skopeo, which copies to a
+// directory and unpacks nothing, and with podman, if they are installed; and what it costs to write as many bytes (dd),
+// and to decompress them (igzip, zstd). They take turns in each round, with empty stores. The registry is on this
+// machine. It needs root; `make bench-images` builds and installs what it runs.
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -19,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/runonce/runonce/hack/bench/memory"
 	"github.com/runonce/runonce/internal/testing/testimages"
 )
 
@@ -37,7 +39,10 @@ func main() {
 }
 
 // cost is what one command took.
-type cost struct{ wall, cpu time.Duration }
+type cost struct {
+	wall, cpu time.Duration
+	memory    int64 // of the program's own process, without pages of files, bytes
+}
 
 func bench(ctx context.Context, dir string, rounds, size int) (err error) {
 	root, err := testimages.Root()
@@ -48,28 +53,39 @@ func bench(ctx context.Context, dir string, rounds, size int) (err error) {
 		return fmt.Errorf("making the directory of the benchmark: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s := setup{dir: dir, runonce: filepath.Join(root, "bin/runonce"), archive: filepath.Join(dir, "image.tar")}
+	s := setup{dir: dir, runonce: filepath.Join(root, "bin/runonce")}
 	stop, err := s.prepare(ctx, root, size)
 	defer func() { err = errors.Join(err, stop()) }()
 	if err != nil {
 		return err
 	}
-	for _, j := range []job{s.importJob(), s.pullJob()} {
-		costs := map[string][]cost{}
-		for round := range rounds {
-			for i := range j.tools {
-				t := j.tools[(i+round)%len(j.tools)]
-				fmt.Fprintf(os.Stderr, "imagebench: %s, round %d of %d: %s\n", j.name, round+1, rounds, t.name)
-				c, err := s.measure(ctx, t)
-				if err != nil {
-					return err
-				}
-				costs[t.name] = append(costs[t.name], c)
+	for _, s.compression = range compressions {
+		for _, j := range []job{s.importJob(), s.pullJob()} {
+			costs, err := s.measureAll(ctx, j, rounds)
+			if err != nil {
+				return err
 			}
+			report(j, string(s.compression), size, costs)
 		}
-		report(j, size, costs)
 	}
 	return nil
+}
+
+// measureAll measures all tools in each round, and rotates their order.
+func (s *setup) measureAll(ctx context.Context, j job, rounds int) (map[string][]cost, error) {
+	costs := map[string][]cost{}
+	for round := range rounds {
+		for i := range j.tools {
+			t := j.tools[(i+round)%len(j.tools)]
+			fmt.Fprintf(os.Stderr, "imagebench: %s, %s, round %d of %d: %s\n", j.name, s.compression, round+1, rounds, t.name)
+			c, err := s.measure(ctx, t)
+			if err != nil {
+				return nil, err
+			}
+			costs[t.name] = append(costs[t.name], c)
+		}
+	}
+	return costs, nil
 }
 
 // measure runs the command of a tool, whose store is empty before and after.
@@ -81,12 +97,10 @@ func (s *setup) measure(ctx context.Context, t tool) (cost, error) {
 	if err != nil {
 		return cost{}, err
 	}
-	begin := time.Now()
-	used, err := s.command(ctx, t.command...)
+	c, err := s.command(ctx, t.command...)
 	if err != nil {
 		return cost{}, err
 	}
-	c := cost{wall: time.Since(begin), cpu: used}
 	after, err := s.daemonCPU()
 	c.cpu += after - before
 	if err == nil && len(t.clean) > 0 {
@@ -95,31 +109,47 @@ func (s *setup) measure(ctx context.Context, t tool) (cost, error) {
 	return c, errors.Join(err, os.RemoveAll(s.store("")))
 }
 
-// command runs a program and returns the CPU time of it and its children.
-func (s *setup) command(ctx context.Context, args ...string) (time.Duration, error) {
+// command runs a program and returns what it and its children took.
+func (s *setup) command(ctx context.Context, args ...string) (cost, error) {
 	c := exec.CommandContext(ctx, args[0], args[1:]...)
 	c.Env = append(os.Environ(), s.env...)
-	if out, err := c.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out)
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	begin := time.Now()
+	if err := c.Start(); err != nil {
+		return cost{}, fmt.Errorf("%s: %w", args[0], err)
 	}
-	return c.ProcessState.UserTime() + c.ProcessState.SystemTime(), nil
+	most := memory.Watch(c.Process.Pid)
+	err := c.Wait()
+	peak, _ := most()
+	if err != nil {
+		return cost{}, fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out.Bytes())
+	}
+	return cost{time.Since(begin), c.ProcessState.UserTime() + c.ProcessState.SystemTime(), peak}, nil
 }
 
-// report prints the medians, and their ratios to those of ctr.
-func report(j job, size int, costs map[string][]cost) {
-	median := func(name string, of func(cost) time.Duration) time.Duration {
-		all := make([]time.Duration, 0, len(costs[name]))
+// report prints the medians as Markdown, with their ratios to those of ctr, and to the slower one of the machine's floors.
+func report(j job, compression string, size int, costs map[string][]cost) {
+	median := func(name string, of func(cost) float64) float64 {
+		all := make([]float64, 0, len(costs[name]))
 		for _, c := range costs[name] {
 			all = append(all, of(c))
 		}
 		slices.Sort(all)
 		return all[len(all)/2]
 	}
-	wall, cpu := func(c cost) time.Duration { return c.wall }, func(c cost) time.Duration { return c.cpu }
-	fmt.Printf("%s of an image of %d MB\n%-10s %8s %8s %8s %8s\n", j.name, size, "", "wall", "x ctr", "CPU", "x ctr")
+	wall, cpu := func(c cost) float64 { return c.wall.Seconds() }, func(c cost) float64 { return c.cpu.Seconds() }
+	peak := func(c cost) float64 { return float64(c.memory) / (1 << 20) }
+	slower := 0.0
+	for _, t := range j.tools {
+		if t.floor {
+			slower = max(slower, median(t.name, wall))
+		}
+	}
+	fmt.Printf("\n| %s, %d MB, %s | wall s | x %s | x floor | CPU s | x %s | MiB |\n|---|---|---|---|---|---|---|\n", j.name, size, compression, reference, reference)
 	for _, t := range j.tools {
 		w, c := median(t.name, wall), median(t.name, cpu)
-		fmt.Printf("%-10s %7.2fs %8.2f %7.2fs %8.2f\n", t.name,
-			w.Seconds(), w.Seconds()/median(floor, wall).Seconds(), c.Seconds(), c.Seconds()/median(floor, cpu).Seconds())
+		fmt.Printf("| %s | %.2f | %.2f | %.2f | %.2f | %.2f | %.0f |\n", t.name,
+			w, w/median(reference, wall), w/slower, c, c/median(reference, cpu), median(t.name, peak))
 	}
 }

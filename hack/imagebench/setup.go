@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -21,8 +20,10 @@ import (
 )
 
 const (
-	floor = "ctr"
-	ref   = "registry.example/large:1"
+	reference = "ctr"
+	ref       = "registry.example/large:1"
+	// raw is a file with as many bytes as the layers have.
+	raw = "raw"
 	// layers is how many the image has.
 	layers = 4
 	// ticks of a process's CPU time in a second (USER_HZ).
@@ -31,12 +32,14 @@ const (
 
 // setup is what all tools use.
 type setup struct {
-	dir, runonce, archive, host string
+	dir, runonce, host string
+	compression        ociimage.Compression
 
 	bin     string // of ctr
 	daemon  *daemon.Daemon
 	env     []string
 	podman  string
+	nerdctl string
 	cleanup []func() error
 }
 
@@ -49,9 +52,10 @@ type job struct {
 type tool struct {
 	name           string
 	command, clean []string
+	floor          bool // of the machine: what it takes to write, or to decompress, the bytes of the image
 }
 
-// prepare writes the image, starts the daemon and the registry, and pushes the image. The caller
+// prepare writes the images, starts the daemon and the registry, and pushes the images. The caller
 // calls stop, also after an error.
 func (s *setup) prepare(ctx context.Context, root string, size int) (stop func() error, err error) {
 	stop = func() (err error) {
@@ -63,7 +67,7 @@ func (s *setup) prepare(ctx context.Context, root string, size int) (stop func()
 	if err := s.findTools(); err != nil {
 		return stop, err
 	}
-	if err := s.writeImage(size); err != nil {
+	if err := s.writeImages(ctx, size); err != nil {
 		return stop, err
 	}
 	if s.bin, err = daemon.Find(ctx, root, daemon.Current); err != nil {
@@ -76,13 +80,29 @@ func (s *setup) prepare(ctx context.Context, root string, size int) (stop func()
 	if err := s.serve(ctx); err != nil {
 		return stop, err
 	}
-	text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: large}\nspec: {containers: [{name: c, image: %q}]}\n", s.host+"/large:1")
-	if err := os.WriteFile(s.pod(), []byte(text), 0o600); err != nil {
-		return stop, fmt.Errorf("writing the pod of the image: %w", err)
+	for _, c := range compressions {
+		s.compression = c
+		text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: large}\nspec: {containers: [{name: c, image: %q}]}\n", s.image())
+		if err := os.WriteFile(s.pod(), []byte(text), 0o600); err != nil {
+			return stop, fmt.Errorf("writing the pod of the image: %w", err)
+		}
+		push := []string{"skopeo", "--insecure-policy", "copy", "--preserve-digests", "--dest-tls-verify=false", "oci-archive:" + s.archive(), "docker://" + s.image()}
+		if _, err := s.command(ctx, push...); err != nil {
+			return stop, err
+		}
 	}
-	_, err = s.command(ctx, "skopeo", "--insecure-policy", "copy", "--dest-tls-verify=false", "oci-archive:"+s.archive, "docker://"+s.host+"/large:1")
-	return stop, err
+	return stop, nil
 }
+
+// compressions are those of the images.
+var compressions = []ociimage.Compression{ociimage.Gzip, ociimage.Zstd}
+
+// decompressors are the fastest programs for them.
+var decompressors = map[ociimage.Compression]string{ociimage.Gzip: "igzip", ociimage.Zstd: "zstd"}
+
+func (s *setup) archive() string { return filepath.Join(s.dir, string(s.compression)+".tar") }
+
+func (s *setup) image() string { return fmt.Sprintf("%s/large:%s", s.host, s.compression) }
 
 // findTools looks for skopeo and podman, and writes the settings that they need.
 func (s *setup) findTools() error {
@@ -91,6 +111,7 @@ func (s *setup) findTools() error {
 		return err
 	}
 	s.podman, _ = exec.LookPath("podman")
+	s.nerdctl, _ = exec.LookPath("nerdctl")
 	// hack/setup.sh unpacks them beside their libraries.
 	var libraries []string
 	for _, program := range []string{skopeo, s.podman} {
@@ -106,23 +127,53 @@ func (s *setup) findTools() error {
 		os.WriteFile(policy, []byte(`{"default": [{"type": "insecureAcceptAnything"}]}`), 0o600))
 }
 
-// writeImage writes an archive of an image with a quarter of its data repeated, as in real layers.
-func (s *setup) writeImage(size int) error {
-	img := ociimage.Image{Ref: ref, Compression: ociimage.Gzip}
-	source := rand.NewChaCha8(sha256.Sum256([]byte(ref)))
-	for layer := range layers {
-		data := make([]byte, size*1e6/layers)
-		for i := 0; i+8 <= len(data)*3/4; i += 8 {
-			binary.LittleEndian.PutUint64(data[i:], source.Uint64())
+// writeImages writes archives of an image whose layers have three quarters of text, of words of which some are frequent,
+// and one quarter that repeats, and its bytes as a file, also compressed.
+func (s *setup) writeImages(ctx context.Context, size int) error {
+	files := make([][]ociimage.File, 0, layers)
+	source := rand.New(rand.NewChaCha8(sha256.Sum256([]byte(ref))))
+	words := make([][]byte, 1<<15)
+	for i := range words {
+		words[i] = make([]byte, 3+source.IntN(12))
+		for j := range words[i] {
+			words[i][j] = byte(source.IntN(256))
 		}
-		img.Layers = append(img.Layers, []ociimage.File{{Path: fmt.Sprintf("/data%d", layer), Body: data}})
 	}
-	f, err := os.Create(s.archive)
-	if err != nil {
-		return fmt.Errorf("writing the image: %w", err)
+	frequent := rand.NewZipf(source, 1.1, 8, uint64(len(words)-1))
+	for layer := range layers {
+		data := make([]byte, 0, size*1e6/layers)
+		for len(data) < cap(data)*3/4 {
+			data = append(data, words[frequent.Uint64()]...)
+		}
+		files = append(files, []ociimage.File{{Path: fmt.Sprintf("/data%d", layer), Body: data[:cap(data)]}})
 	}
-	return errors.Join(ociimage.Build(f, img), f.Close())
+	f, err := os.Create(filepath.Join(s.dir, raw))
+	for _, layer := range files {
+		if err == nil {
+			_, err = f.Write(layer[0].Body)
+		}
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("writing the bytes of the image: %w", err)
+	}
+	for _, s.compression = range compressions {
+		f, err := os.Create(s.archive())
+		if err != nil {
+			return fmt.Errorf("writing the image: %w", err)
+		}
+		err = errors.Join(ociimage.Build(f, ociimage.Image{Ref: ref, Compression: s.compression, Layers: files}), f.Close())
+		if err != nil {
+			return fmt.Errorf("writing the image: %w", err)
+		}
+		if _, err := s.command(ctx, decompressors[s.compression], "-k", filepath.Join(s.dir, raw), "-o", s.compressed()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
+
+// compressed is the file with the bytes of the image, compressed.
+func (s *setup) compressed() string { return filepath.Join(s.dir, raw+"."+string(s.compression)) }
 
 // serve starts a registry.
 func (s *setup) serve(ctx context.Context) (err error) {
@@ -168,7 +219,7 @@ func (s *setup) ctr(args ...string) []string {
 	return append([]string{filepath.Join(s.bin, "ctr"), "-a", s.daemon.Socket, "images"}, args...)
 }
 
-func (s *setup) pod() string { return filepath.Join(s.dir, "pod.yaml") }
+func (s *setup) pod() string { return filepath.Join(s.dir, string(s.compression)+".yaml") }
 
 func (s *setup) store(name string) string { return filepath.Join(s.dir, "store", name) }
 
@@ -177,29 +228,46 @@ func (s *setup) embedded(args ...string) []string {
 	return slices.Concat([]string{s.runonce, "images"}, args, []string{"--root", s.store("root"), "--state", s.store("state"), "--quiet"})
 }
 
+// floors are what no tool can do faster that writes the bytes to the disk, or that decompresses them.
+func (s *setup) floors() []tool {
+	return []tool{
+		{name: "dd", command: []string{"dd", "if=" + filepath.Join(s.dir, raw), "of=" + s.store("copy"), "bs=1M", "conv=fsync"}, floor: true},
+		{name: decompressors[s.compression] + " -d", command: []string{decompressors[s.compression], "-d", "-k", "-f", s.compressed(), "-o", "/dev/null"}, floor: true},
+	}
+}
+
 // importJob is without unpacking but for podman, which cannot do without. runonce unpacks an image
 // when a pod needs it first.
 func (s *setup) importJob() job {
-	j := job{"import", []tool{
-		{floor, s.ctr("import", "--no-unpack", s.archive), s.ctr("rm", "--sync", ref)},
-		{"runonce", s.embedded("import", s.archive), nil},
-		{"skopeo", []string{"skopeo", "--insecure-policy", "copy", "oci-archive:" + s.archive, "dir:" + s.store("skopeo")}, nil},
-	}}
+	tools := append(s.floors(),
+		tool{name: reference, command: s.ctr("import", "--no-unpack", s.archive()), clean: s.ctr("rm", "--sync", ref)},
+		tool{name: "runonce", command: s.embedded("import", s.archive())},
+		tool{name: "skopeo", command: []string{"skopeo", "--insecure-policy", "copy", "oci-archive:" + s.archive(), "dir:" + s.store("skopeo")}},
+	)
 	if s.podman != "" {
-		j.tools = append(j.tools, tool{"podman", []string{s.podman, "--root", s.store("podman"), "--runroot", s.store("run"), "load", "-i", s.archive}, nil})
+		tools = append(tools, tool{name: "podman", command: s.inPodman("load", "-i", s.archive())})
 	}
-	return j
+	return job{"import", tools}
 }
 
 func (s *setup) pullJob() job {
-	image := s.host + "/large:1"
-	j := job{"pull", []tool{
-		{floor, s.ctr("pull", "--plain-http", image), s.ctr("rm", "--sync", image)},
-		{"runonce", s.embedded("pull", s.pod()), nil},
-		{"skopeo", []string{"skopeo", "--insecure-policy", "copy", "--src-tls-verify=false", "docker://" + image, "dir:" + s.store("skopeo")}, nil},
-	}}
+	tools := append(s.floors(),
+		tool{name: reference, command: s.ctr("pull", "--plain-http", s.image()), clean: s.ctr("rm", "--sync", s.image())},
+		tool{name: "runonce", command: s.embedded("pull", s.pod())},
+		tool{name: "skopeo", command: []string{"skopeo", "--insecure-policy", "copy", "--src-tls-verify=false", "docker://" + s.image(), "dir:" + s.store("skopeo")}},
+	)
 	if s.podman != "" {
-		j.tools = append(j.tools, tool{"podman", []string{s.podman, "--root", s.store("podman"), "--runroot", s.store("run"), "pull", "--tls-verify=false", image}, nil})
+		tools = append(tools, tool{name: "podman", command: s.inPodman("pull", "--tls-verify=false", s.image())})
 	}
-	return j
+	if s.nerdctl != "" {
+		nerdctl := []string{s.nerdctl, "--address", s.daemon.Socket, "--namespace", "nerdctl", "--data-root", filepath.Join(s.dir, "nerdctl"), "--insecure-registry"}
+		tools = append(tools, tool{
+			name: "nerdctl", command: slices.Concat(nerdctl, []string{"pull", "--quiet", s.image()}), clean: slices.Concat(nerdctl, []string{"rmi", s.image()}),
+		})
+	}
+	return job{"pull", tools}
+}
+
+func (s *setup) inPodman(args ...string) []string {
+	return append([]string{s.podman, "--root", s.store("podman"), "--runroot", s.store("run")}, args...)
 }
