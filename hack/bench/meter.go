@@ -33,6 +33,8 @@ type cost struct {
 	cpu  time.Duration // of the client, the daemon, shims, OCI runtimes and containers
 	// client is the CPU time of the command's own process.
 	client time.Duration
+	// busy is the CPU time of the whole machine.
+	busy time.Duration
 	// other is how many cores all other processes used meanwhile.
 	other float64
 	peak  int64 // memory of the client process, bytes
@@ -234,13 +236,13 @@ func (m *meter) run(ctx context.Context, v variant, args []string) (c cost, pid 
 		c.peak, c.files = most()
 	}
 	c.wall = time.Since(began)
-	busy = busyTime() - busy
+	c.busy = busyTime() - busy
 	if err != nil {
 		return c, pid, fmt.Errorf("running %s: %w: %s", strings.Join(args, " "), err, tail(out.Bytes()))
 	}
 	after, err := m.usage(v.groups())
 	c.cpu, c.client = after-before, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()
-	c.other = max(0, busy-c.cpu).Seconds() / c.wall.Seconds()
+	c.other = max(0, c.busy-c.cpu).Seconds() / c.wall.Seconds()
 	return c, pid, err
 }
 

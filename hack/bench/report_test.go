@@ -54,7 +54,7 @@ func TestReport(t *testing.T) {
 	var b strings.Builder
 	r := newRecord(o, "all files here", []string{floorName, embeddedName}, results)
 	r.find(netHost, 10, embeddedName).Calls = map[string]calls{partShim: {"openat": 2, "open": 1, "read": 5, countWritten: 1.5}}
-	r.Steps = []step{{Net: netHost, Pods: 10, Command: "ps", Wall: 0.5}, {Net: netHost, Pods: 30, Command: "ps", Wall: 1, Client: 0.3, CPU: 2, Peak: 50, Files: 7}}
+	r.Steps = []step{{Net: netHost, Pods: 10, Command: "ps", Wall: 0.5}, {Net: netHost, Pods: 30, Command: "ps", Wall: 1, Client: 0.3, Busy: 2, Peak: 50, Files: 7}}
 	if err := r.markdown(&b); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestReport(t *testing.T) {
 		"| 300  | runonce embedded | 30.000 | 30.000 - 33.000 | 60.000 | 60.000 - 66.000 | -            | -           |",
 		"| runonce embedded | 100.0  | 0.0    | 0.0  | 0.0         | 50.0               | 0.0     | 0.1   | 49.9  | 200.0 |",
 		"Other: cat.",
-		"| host    | `ps`    | 30   | 1.00   | 2.0 | 0.30         | 10.0       | 2.00      | 50       | 7          |",
+		"| host    | `ps`    | 30   | 1.00   | 2.0 | 0.30         | 10.0       | 2.00          | 50       | 7          |",
 		"| runonce embedded | shim | 8         | 0.0      | 0.0                | 3.0   | 0.0           | 0.0    | 0.0   | 0.0   | 1.5         | 0.0         |",
 		"used 0.20 cores (median of all runs; at most 3.30)",
 	} {
