@@ -61,7 +61,11 @@ func parseOptions(args []string) (o options, err error) {
 	}
 	f.Visit(func(f *flag.Flag) {
 		if f.Name != "rounds" && f.Name != "o" {
-			o.flags = strings.TrimSpace(fmt.Sprintf("%s -%s %s", o.flags, f.Name, f.Value))
+			value := f.Value.String()
+			if strings.ContainsAny(value, " ") || value == "" {
+				value = strconv.Quote(value)
+			}
+			o.flags = strings.TrimSpace(o.flags + " -" + f.Name + " " + value)
 		}
 	})
 	if o.quick {

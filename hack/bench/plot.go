@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// curve is a variant in the plot.
+// curve is a variant in the plot. Those with runc are dashed.
 type curve struct {
 	variant, label, color string
 	dashed                bool
@@ -15,8 +15,8 @@ type curve struct {
 
 var curves = []curve{
 	{podmanName, "podman kube play", "#b1361e", false},
-	{floorName, "containerd client, runc", "#777777", false},
-	{floorCrunName, "containerd client, crun", "#777777", true},
+	{floorName, "containerd client, runc", "#777777", true},
+	{floorCrunName, "containerd client, crun", "#777777", false},
 	{embeddedRuncName, "runonce, runc", "#1f5fbf", true},
 	{embeddedName, "runonce", "#1f5fbf", false},
 }
