@@ -98,7 +98,7 @@ demo: setup-run build ## run testdata/demo in real containers and check the outp
 # wait.
 test: root setup-test vet lint race build verify fuzz-quick demo ## run all checks and tests; needs root
 	@nice -n 19 $(MAKE) cluster-tools & built=$$!; $(MAKE) test-root || { kill $$built; exit 1; }; \
-		wait $$built && $(MAKE) test-cluster-quick test-vm-quick
+		wait $$built && $(MAKE) test-cluster-quick test-vm-quick bench-quick
 
 test-unit: ## run the tests that need neither root nor network, and say how many were skipped and why
 	@($(GO) test -json -short -timeout 20m ./... $(OR_FAIL); for module in $(NODE) $(COMPOSE); do \
