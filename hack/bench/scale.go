@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -28,7 +29,7 @@ func (b *benchmark) many(ctx context.Context, v variant) error {
 		}{{"run", v.start(j)}, {"ps", v.list}, {"second run", v.start(j)}, {"down", v.down}} {
 			taken, _, err := b.meter.run(ctx, v, c.args)
 			if err != nil {
-				return fmt.Errorf("%d pods, %s, %s: %w", j.n, j.net, c.name, err)
+				return errors.Join(fmt.Errorf("%d pods, %s, %s: %w", j.n, j.net, c.name, err), v.remove(ctx))
 			}
 			s := step{
 				Net: j.net, Pods: j.n, Command: c.name, Wall: round(taken.wall.Seconds()), Client: round(taken.client.Seconds()),
