@@ -47,3 +47,18 @@ func TestReadCalls(t *testing.T) {
 		t.Errorf("parts %v", all)
 	}
 }
+
+// The same record always gives the same table, although fractions add up to other sums in other orders.
+func TestSystemCallsInOneOrder(t *testing.T) {
+	t.Parallel()
+	c := calls{}
+	for i, name := range strings.Fields("a b c d e f g h i j k l") {
+		c[name] = 1 / float64(3+i)
+	}
+	want := c.system()
+	for range 100 {
+		if got := c.system(); got != want {
+			t.Fatalf("%v, and then %v", want, got)
+		}
+	}
+}
