@@ -199,9 +199,15 @@ func (p *pod) needsSync(ctx context.Context) bool {
 		return false
 	case p.done() || p.cond.recheck > 0:
 		p.resetRetries()
-		return hasUnready(p.status)
+		return hasUnready(p.status) && !p.settled()
 	}
-	return !time.Now().Before(p.due) || !reflect.DeepEqual(before, p.status)
+	return !time.Now().Before(p.due) && !p.settled() || !reflect.DeepEqual(before, p.status)
+}
+
+// settled says whether the next Sync would do nothing.
+func (p *pod) settled() bool {
+	rt, ok := p.r.rt.(Settler)
+	return ok && p.err == nil && rt.Settled(p.pod)
 }
 
 // sync syncs the pod in a slot and says whether there is a new status or error to handle.
@@ -438,9 +444,10 @@ func (p *pod) wait(round context.Context) {
 	}
 }
 
-// nextPoll is when the pod is observed again without an event.
+// nextPoll is when the pod is observed again without an event: at a full second, since many pods together cost less than
+// each by itself.
 func (p *pod) nextPoll(now time.Time) time.Duration {
-	d := pollInterval
+	d := now.Add(pollInterval).Truncate(time.Second).Sub(now)
 	recheck := time.Duration(0)
 	if p.dependent != nil {
 		recheck = p.dependent.recheck

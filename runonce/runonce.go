@@ -86,6 +86,12 @@ type Limiter interface {
 	LimitRestarts(pod *v1.Pod, most map[string]int)
 }
 
+// Settler is a Runtime that knows when a pod needs no Sync.
+type Settler interface {
+	// Settled says whether Sync would do nothing, by what the last Status of the pod has found.
+	Settled(pod *v1.Pod) bool
+}
+
 // Resetter is a Runtime whose pods other processes may stop.
 type Resetter interface {
 	// Reset is Stop for a pod that this run starts again. Its error says so if

@@ -4,8 +4,11 @@ import (
 	"maps"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/runonce/runonce/runtime/engine"
 	"github.com/runonce/runonce/runtime/podstate"
+	"github.com/runonce/runonce/runtime/record"
 )
 
 // memory is what this process remembers of a pod between two calls, guarded by Pods.mu. All
@@ -13,6 +16,8 @@ import (
 type memory struct {
 	prepared    bool      // volumes, cgroup and files are there
 	synced      bool      // this process works on the pod
+	idle        syncedAs  // of the last Sync, if it had nothing to do
+	settled     bool      // nor has the next one, by what Status has found
 	pulled      bool      // images were asked for that no container mounts
 	timed       bool      // the deadline will wake the waiters
 	nextMeasure time.Time // when its storage may be measured again
@@ -25,6 +30,12 @@ type memory struct {
 	published   string            // what was published of it last
 	logPaths    map[string]string // by container ID: of the newest instances and those before
 	probed      map[Probed]int    // how often each probe had each result
+}
+
+// syncedAs is what a Sync was given, and what was recorded of the pod then.
+type syncedAs struct {
+	pod    *v1.Pod
+	record *record.Pod
 }
 
 // crash counts how often a container ended soon after its start.

@@ -21,7 +21,10 @@ func (p *Pods) Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 	if err != nil {
 		return v1.PodStatus{}, err
 	}
-	return podstate.Status(obs, time.Now()), nil
+	now := time.Now()
+	idle := podstate.Decide(obs, now).None()
+	p.remember(pod.UID, func(m *memory) { m.settled = idle && m.idle == syncedAs{pod, obs.Record} })
+	return podstate.Status(obs, now), nil
 }
 
 // List returns the pods of earlier runs, and of this one, with their status filled in.

@@ -40,7 +40,7 @@ func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
 		return err
 	}
 	first := false
-	p.remember(pod.UID, func(m *memory) { first, m.synced = !m.synced, true })
+	p.remember(pod.UID, func(m *memory) { first, m.synced, m.idle = !m.synced, true, syncedAs{} })
 	if first && obs.Sandbox != nil {
 		if _, err := p.o.Sandboxes.Ensure(ctx, obs.Pod, lock); err != nil {
 			return err
@@ -48,7 +48,18 @@ func (p *Pods) Sync(ctx context.Context, pod *v1.Pod) error {
 	}
 	defer p.images.dropUsed(pod.UID)
 	todo := podstate.Decide(obs, time.Now())
-	return p.act(ctx, lock, obs, todo)
+	err = p.act(ctx, lock, obs, todo)
+	if err == nil && todo.None() {
+		p.remember(pod.UID, func(m *memory) { m.idle = syncedAs{pod, obs.Record} })
+	}
+	return err
+}
+
+// Settled says whether Sync would do nothing, by what the last Status of the pod has found: the last Sync did nothing,
+// neither the pod nor its record is another one since, and nothing has to be done.
+func (p *Pods) Settled(pod *v1.Pod) (settled bool) {
+	p.remember(pod.UID, func(m *memory) { settled = m.settled })
+	return settled
 }
 
 // LimitRestarts says how often the containers of the pod may have been restarted in all, by name:

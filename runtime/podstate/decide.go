@@ -39,6 +39,12 @@ type Actions struct {
 	Refused []Start
 }
 
+// None says whether there is nothing to do, now or later, while the pod stays as it is.
+func (a Actions) None() bool {
+	containers := len(a.Kill) + len(a.Remove) + len(a.Ephemeral) + len(a.PostStart) + len(a.Start) + len(a.Wait) + len(a.Refused)
+	return containers == 0 && a.Fail == nil && !a.Discard && !a.KillPod && !a.CreateSandbox
+}
+
 // Kill is a running container to be stopped.
 type Kill struct {
 	engine.Container
