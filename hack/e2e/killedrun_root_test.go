@@ -110,7 +110,8 @@ func TestKilledRunKeepsWhatItWouldHaveKept(t *testing.T) {
 // TestSecondSignalHandsOver: a run with --rm that is interrupted twice exits at once, and its pods end all the same.
 func TestSecondSignalHandsOver(t *testing.T) {
 	b := newBox(t, "")
-	cmd := b.command(t, "run", b.upArgs(t, directory(t, pod("stubborn", "Never", "stay")), "--rm", "--until", "completed")...)
+	stubborn := strings.Replace(pod("stubborn", "Never", "stay"), "Seconds: 2", "Seconds: 10", 1) // longer than a signal is on its way
+	cmd := b.command(t, "run", b.upArgs(t, directory(t, stubborn), "--rm", "--until", "completed")...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {

@@ -96,6 +96,19 @@ func With(path string, limit time.Duration, do func(locked *os.File) error) erro
 // wait locks an open file, for which it waits until the limit. After an error the caller closes
 // the file.
 func wait(f *os.File, limit time.Duration) error {
+	late := fmt.Errorf("gave up after %s", limit)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, late)
+	defer cancel()
+	err := Wait(ctx, f)
+	if errors.Is(err, late) {
+		return fmt.Errorf("waiting for %s: %w; it is held by %s", f.Name(), err, HolderOf(f.Name()))
+	}
+	return err
+}
+
+// Wait locks an open file in turn. Its error is the cause of ctx, if that ends before. After an error the caller closes
+// the file.
+func Wait(ctx context.Context, f *os.File) error {
 	if ok, err := Lock(f); ok || err != nil {
 		return err
 	}
@@ -113,8 +126,8 @@ func wait(f *os.File, limit time.Duration) error {
 	select {
 	case err := <-locked:
 		return err
-	case <-time.After(limit):
-		return fmt.Errorf("waiting for %s: it has been held for %s by %s", f.Name(), limit, HolderOf(f.Name()))
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

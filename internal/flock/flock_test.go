@@ -85,7 +85,7 @@ func TestBusyHolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := wait(f, time.Millisecond); err == nil || !strings.Contains(err.Error(), "held for 1ms by process") {
+	if err := wait(f, time.Millisecond); err == nil || !strings.Contains(err.Error(), "gave up after 1ms; it is held by process") {
 		t.Errorf("error %v", err)
 	}
 	if err := f.Close(); err != nil {

@@ -101,41 +101,39 @@ func hostMTU() (int, error) {
 // on disk, and the lock ends with the process and with the programs that inherit it.
 type hostLock struct{ file *os.File }
 
-// maxLockWait bounds the wait for a lock: a process that holds it longer hangs.
-const maxLockWait = time.Minute
+// maxLockWait bounds the wait for a lock. Nobody holds it for long, but many may wait.
+const maxLockWait = 3 * time.Minute
 
-// lockHost waits for the lock, at most maxWait.
+// hostTurn is held by the one of this process that holds the lock, or waits for other processes.
+var hostTurn = make(chan struct{}, 1)
+
+// lockHost waits for the lock, which all get in turn, at most maxLockWait.
 func lockHost(ctx context.Context) (hostLock, error) {
 	f, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
 		return hostLock{}, fmt.Errorf("opening the host's network namespace: %w", err)
 	}
-	if err := awaitLock(ctx, func() (bool, error) { return flock.Lock(f) }); err != nil {
-		holder := flock.HolderOf(f.Name())
-		_ = f.Close()
-		return hostLock{}, fmt.Errorf("locking the host's network, which is held by %s: %w", holder, err)
-	}
-	return hostLock{f}, nil
-}
-
-// awaitLock tries until it is done, at most maxWait.
-func awaitLock(ctx context.Context, try func() (done bool, err error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, maxLockWait, fmt.Errorf("another process has held it for %s", maxLockWait))
+	ctx, cancel := context.WithTimeoutCause(ctx, maxLockWait, fmt.Errorf("gave up after %s", maxLockWait))
 	defer cancel()
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		if done, err := try(); err != nil || done {
-			return err
+	select {
+	case hostTurn <- struct{}{}:
+		if err = flock.Wait(ctx, f); err == nil {
+			return hostLock{f}, nil
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(pause):
-		}
+		<-hostTurn
+	case <-ctx.Done():
+		err = context.Cause(ctx)
 	}
+	holder := flock.HolderOf(f.Name())
+	_ = f.Close()
+	return hostLock{}, fmt.Errorf("locking the host's network, which is held by %s: %w", holder, err)
 }
 
 // Release gives the lock back.
-func (l hostLock) Release() { _ = l.file.Close() }
+func (l hostLock) Release() {
+	_ = l.file.Close()
+	<-hostTurn
+}
 
 // HostIPs returns the machine's own addresses as pods on the host network have them: for
 // IPv4 and then IPv6, the first global address of the interface that holds the default

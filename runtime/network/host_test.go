@@ -5,8 +5,6 @@ import (
 	"errors"
 	"net"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
 func TestHostMTU(t *testing.T) {
@@ -48,22 +46,6 @@ func TestLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	second.Release()
-}
-
-func TestAwaitGivesUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		err := awaitLock(t.Context(), func() (bool, error) { return false, nil })
-		if took := time.Since(start); err == nil || took != maxLockWait {
-			t.Errorf("gave up after %v with %v", took, err)
-		}
-		tries := 0
-		err = awaitLock(t.Context(), func() (bool, error) { tries++; return tries == 5, nil })
-		if err != nil || tries != 5 {
-			t.Errorf("%d tries, error %v", tries, err)
-		}
-	})
 }
 
 // The machine's network is unknown here, but what is reported of it must be true.
