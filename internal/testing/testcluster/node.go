@@ -87,6 +87,7 @@ clusterDNS: [{{.DNS}}]
 clusterDomain: cluster.local
 makeIPTablesUtilChains: false
 podLogsDir: {{.Dir}}/pods
+maxPods: 400
 registerNode: true
 resolvConf: {{.Dir}}/resolv.conf
 volumePluginDir: {{.Dir}}/plugins
