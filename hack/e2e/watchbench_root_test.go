@@ -29,7 +29,7 @@ func BenchmarkWatch(b *testing.B) {
 		b.Fatal(err)
 	}
 	dir := directory(b, probedPods(n))
-	kubelet, runonce := watchByKubelet(b, dir), watchByRunonce(b, dir, n)
+	kubelet, runonce := watchByKubelet(b, dir), watchByRunonce(b, dir)
 	for b.Loop() { // all has been measured
 	}
 	b.ReportMetric(0, "ns/op")
@@ -97,7 +97,7 @@ func watchByKubelet(b *testing.B, dir string) (c cost) {
 }
 
 // watchByRunonce measures a watch.
-func watchByRunonce(b *testing.B, dir string, n int) (c cost) {
+func watchByRunonce(b *testing.B, dir string) (c cost) {
 	b.Helper()
 	b.Run("runonce", func(b *testing.B) {
 		box := newBox(b, "")

@@ -96,12 +96,11 @@ func With(path string, limit time.Duration, do func(locked *os.File) error) erro
 // wait locks an open file, for which it waits until the limit. After an error the caller closes
 // the file.
 func wait(f *os.File, limit time.Duration) error {
-	late := fmt.Errorf("gave up after %s", limit)
-	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, late)
-	defer cancel()
-	err := Wait(ctx, f)
-	if errors.Is(err, late) {
-		return fmt.Errorf("waiting for %s: %w; it is held by %s", f.Name(), err, HolderOf(f.Name()))
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	ok, err := lockUntil(f, timer.C)
+	if err == nil && !ok {
+		err = fmt.Errorf("waiting for %s: gave up after %s; it is held by %s", f.Name(), limit, HolderOf(f.Name()))
 	}
 	return err
 }
@@ -109,12 +108,21 @@ func wait(f *os.File, limit time.Duration) error {
 // Wait locks an open file in turn. Its error is the cause of ctx, if that ends before. After an error the caller closes
 // the file.
 func Wait(ctx context.Context, f *os.File) error {
+	ok, err := lockUntil(f, ctx.Done())
+	if err == nil && !ok {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// lockUntil waits for the lock of an open file until end says something, and reports whether it has got it.
+func lockUntil[T any](f *os.File, end <-chan T) (bool, error) {
 	if ok, err := Lock(f); ok || err != nil {
-		return err
+		return ok, err
 	}
 	own, err := duplicate(f)
 	if err != nil {
-		return err
+		return false, err
 	}
 	// The kernel serves those who block in turn. If this takes too long, the call goes on, and
 	// the lock is released when both descriptors are closed.
@@ -125,9 +133,9 @@ func Wait(ctx context.Context, f *os.File) error {
 	}()
 	select {
 	case err := <-locked:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
+		return err == nil, err
+	case <-end:
+		return false, nil
 	}
 }
 
