@@ -35,7 +35,7 @@ FUZZTIME ?= 20000x
 # hack/setup.sh unpacks programs for the tests below CACHE.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 
-.PHONY: help build build-node build-compose demo install release test test-release test-unit test-fast test-embedded test-root test-vm test-vm-quick test-arm64 test-cloud-init test-cluster test-cluster-quick cluster cluster-tools lint fmt vet race fuzz fuzz-quick bench bench-images bench-exec bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm setup-arm64 setup-debian setup-release payload
+.PHONY: help build build-node build-compose demo install release test test-release test-unit test-fast test-embedded test-root test-vm test-vm-quick test-arm64 test-cloud-init test-cluster test-cluster-quick cluster cluster-tools lint fmt race fuzz fuzz-quick bench bench-images bench-exec bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm setup-arm64 setup-debian setup-release payload
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -96,7 +96,7 @@ demo: setup-run build ## run testdata/demo in real containers and check the outp
 
 # race and test-root run what test-unit does. Kubernetes, which takes many minutes to build, is built while the tests
 # wait.
-test: root setup-test vet lint race build verify fuzz-quick demo ## run all checks and tests; needs root
+test: root setup-test lint race build verify fuzz-quick demo ## run all checks and tests; needs root
 	@nice -n 19 $(MAKE) cluster-tools & built=$$!; $(MAKE) test-root || { kill $$built; exit 1; }; \
 		wait $$built && $(MAKE) test-cluster-quick test-vm-quick bench-quick
 
@@ -164,7 +164,7 @@ chaos: root tools build ## kill processes at random moments and check every resu
 	$(GO) run ./hack/chaos -rounds $(or $(ROUNDS),500) -parallel $(or $(PARALLEL),4) \
 		$(if $(ENGINE),-engine $(ENGINE)) $(if $(KINDS),-kinds $(KINDS)) $(if $(SEED),-seed $(SEED))
 
-lint: $(TOOLS)/golangci-lint $(TOOLS)/actionlint ## run golangci-lint, and actionlint on the example of GitHub Actions
+lint: $(TOOLS)/golangci-lint $(TOOLS)/actionlint ## run golangci-lint, which includes go vet, and actionlint on the example of GitHub Actions
 	$(TOOLS)/golangci-lint run ./... ./testdata/images/...
 	cd $(NODE) && $(TOOLS)/golangci-lint run ./...
 	cd $(COMPOSE) && $(TOOLS)/golangci-lint run ./...
@@ -174,11 +174,6 @@ fmt: $(TOOLS)/golangci-lint ## format the source
 	$(TOOLS)/golangci-lint fmt ./...
 	cd $(NODE) && $(TOOLS)/golangci-lint fmt ./...
 	cd $(COMPOSE) && $(TOOLS)/golangci-lint fmt ./...
-
-vet: ## run go vet
-	$(GO) vet ./... ./testdata/images/...
-	$(GO) vet -C $(NODE) ./...
-	$(GO) vet -C $(COMPOSE) ./...
 
 race: ## run the unit tests with the race detector
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m ./...
