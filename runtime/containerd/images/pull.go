@@ -38,6 +38,7 @@ func (c *Store) pull(ctx context.Context, s Conn, a Access, t *Transfer) (*Image
 			client.WithResolver(a.registries.verified(r)),
 			client.WithPlatformMatcher(platforms.Default()),
 			client.WithPullUnpack,
+			client.WithUnpackOpts([]client.UnpackOpt{client.WithUnpackLimiter(unpacks())}),
 			client.WithPullSnapshotter(s.Snapshotter),
 			client.WithMaxConcurrentDownloads(downloads),
 			client.WithPullLabels(imageLabels(false)),

@@ -138,7 +138,7 @@ func (c *Store) unpack(ctx context.Context, s Conn, record images.Image, layers 
 		defer func() { t.End(engine.Unpacking, err) }()
 		defer every(ctx, func(ctx context.Context) { t.layers(ctx, s, layers) })()
 	}
-	return release(client.NewImage(s.Client, record).Unpack(ctx, s.Snapshotter))
+	return release(unpackLayers(ctx, s, record))
 }
 
 // load reads the image's configuration, and unpacks it unless that was done before.
