@@ -35,7 +35,7 @@ FUZZTIME ?= 20000x
 # hack/setup.sh unpacks programs for the tests below CACHE.
 export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin:$(CACHE)/debian/usr/bin
 
-.PHONY: help build build-node build-compose demo install release test test-release test-unit test-fast test-embedded test-root test-vm test-vm-quick test-arm64 test-cloud-init test-cluster test-cluster-quick cluster cluster-tools lint fmt race fuzz fuzz-quick bench bench-images bench-exec bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm setup-arm64 setup-debian setup-release payload
+.PHONY: help build build-node build-compose demo install release test test-release test-unit test-fast test-embedded test-root test-vm test-vm-quick test-arm64 test-cloud-init test-cluster test-cluster-quick cluster cluster-tools lint fmt race fuzz fuzz-quick bench bench-images bench-exec bench-watch bench-quick chaos cover docs verify corpus images tools clean root setup-run setup-test setup-vm setup-arm64 setup-debian setup-release payload
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -200,6 +200,9 @@ bench-exec: root cluster-tools $(TOOLS)/crictl build ## compare exec with ctr, c
 	@[ -z "$(PODMAN)" ] || hack/setup.sh podman
 	@RUNONCE_TEST_ROOT=1 RUNONCE_TEST_CLUSTER=1 PATH="$$PATH:$(abspath $(TOOLS)):$(CACHE)/podman/usr/bin" \
 		$(GO) test -run '^$$' -bench Exec -benchtime $(or $(ROUNDS),30)x ./hack/e2e
+
+bench-watch: root cluster-tools build ## compare the cost of idle pods with a kubelet's, and measure a run that waits; PODS=100
+	@RUNONCE_TEST_ROOT=1 RUNONCE_TEST_CLUSTER=1 RUNONCE_BENCH_PODS=$(or $(PODS),100) $(GO) test -run '^$$' -bench 'Watch|Wait' -benchtime 1x -timeout 60m ./hack/e2e
 
 bench-quick: root tools build libexec/runonce/crun ## print the ratios to a plain containerd client, in about a minute
 	@$(GO) run ./hack/bench -quick

@@ -139,7 +139,7 @@ func (b *box) awaitProcess(t testing.TB, command string) {
 
 // awaitPods waits until there are a shim and a container for each pod, and no other process: a
 // container that has just started may not run its program yet.
-func (b *box) awaitPods(t *testing.T, pods int) {
+func (b *box) awaitPods(t testing.TB, pods int) {
 	t.Helper()
 	if !eventually(func() bool { return len(b.processes(t)) == 2*pods }) {
 		t.Fatalf("want a shim and a container for each of %d pods:\n%s", pods, strings.Join(b.processes(t), "\n"))

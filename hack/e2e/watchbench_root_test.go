@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,31 +18,62 @@ import (
 	"github.com/runonce/runonce/internal/testing/testcluster"
 )
 
-// idle is how long the benchmark looks at pods that do nothing.
-const idle = 2 * time.Minute
+const (
+	// idle is how long the benchmarks look at pods that do nothing.
+	idle = time.Minute
+	// settled is how long after their start.
+	settled = 30 * time.Second
+)
 
 // BenchmarkWatch measures what it costs to keep idle pods that are probed every ten seconds: a kubelet with its containerd
 // and shims, and "runonce watch" with its shims. It prints the milliseconds of CPU time per second, the MiB of memory other
 // than pages of files, and how many times as much as the kubelet runonce needs. RUNONCE_BENCH_PODS says how many pods.
 func BenchmarkWatch(b *testing.B) {
-	n, err := strconv.Atoi(cmp.Or(os.Getenv("RUNONCE_BENCH_PODS"), "100"))
-	if err != nil {
+	dir := directory(b, probedPods(benchPods(b)))
+	var kubelet cost
+	b.Run("kubelet", func(b *testing.B) {
+		kubelet = watchByKubelet(b, dir)
+		kubelet.report(b)
+	})
+	b.Run("runonce", func(b *testing.B) {
+		c := watchByRunonce(b, dir)
+		c.report(b)
+		b.ReportMetric(float64(c.cpu)/float64(kubelet.cpu), "x-cpu")
+		b.ReportMetric(float64(c.memory)/float64(kubelet.memory), "x-memory")
+	})
+}
+
+// BenchmarkWait measures what a run costs that waits for the end of pods: the milliseconds of CPU time per second.
+func BenchmarkWait(b *testing.B) {
+	n := benchPods(b)
+	var pods []string
+	for i := range n {
+		pods = append(pods, pod(fmt.Sprintf("p%d", i), "Never", "sleep"))
+	}
+	box := newBox(b, "")
+	args := box.upArgs(b, directory(b, pods...), "--capacity", "cpu=8,memory=16Gi,pods=1000", "--until", "completed")
+	run := box.command(b, "run", args...)
+	if err := run.Start(); err != nil {
 		b.Fatal(err)
 	}
-	dir := directory(b, probedPods(n))
-	kubelet, runonce := watchByKubelet(b, dir), watchByRunonce(b, dir)
-	for b.Loop() { // all has been measured
+	defer func() { _, _ = run.Process.Kill(), run.Wait() }()
+	box.awaitPods(b, n)
+	time.Sleep(settled)
+	var c cost
+	for b.Loop() {
+		c = measureIdle(b, box.dir, "runonce-e2e")
 	}
-	b.ReportMetric(0, "ns/op")
-	for _, m := range []struct {
-		name string
-		cost cost
-	}{{"kubelet", kubelet}, {"runonce", runonce}} {
-		b.ReportMetric(m.cost.cpu.Seconds()*1000/idle.Seconds(), "ms/s-"+m.name)
-		b.ReportMetric(float64(m.cost.memory)/(1<<20), "MiB-"+m.name)
+	c.report(b)
+}
+
+// benchPods is how many pods RUNONCE_BENCH_PODS asks for.
+func benchPods(b *testing.B) int {
+	b.Helper()
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("RUNONCE_BENCH_PODS"), "100"))
+	if err != nil {
+		b.Fatalf("RUNONCE_BENCH_PODS: %v", err)
 	}
-	b.ReportMetric(float64(runonce.cpu)/float64(kubelet.cpu), "x-cpu")
-	b.ReportMetric(float64(runonce.memory)/float64(kubelet.memory), "x-memory")
+	return n
 }
 
 // probedPods returns pods that each listen on a port of the machine's.
@@ -73,55 +105,62 @@ type cost struct {
 	memory int64
 }
 
+func (c cost) report(b *testing.B) {
+	b.Helper()
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(c.cpu.Seconds()*1000/idle.Seconds(), "ms/s")
+	b.ReportMetric(float64(c.memory)/(1<<20), "MiB")
+}
+
 // watchByKubelet measures the node of a cluster.
 func watchByKubelet(b *testing.B, dir string) (c cost) {
 	b.Helper()
-	b.Run("kubelet", func(b *testing.B) { // whose end is that of the cluster
-		cluster := testcluster.Serve(b)
-		if err := cluster.StartNode(b.Context()); err != nil {
-			b.Fatal(err)
+	cluster := testcluster.Serve(b)
+	if err := cluster.StartNode(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	config, err := cluster.Kubeconfig(testcluster.Admin)
+	if err != nil {
+		b.Fatal(err)
+	}
+	path, err := program()
+	if err != nil {
+		b.Fatal(err)
+	}
+	do := func(args ...string) {
+		if out, err := exec.CommandContext(b.Context(), path, append(args, "--kubeconfig", config, dir)...).CombinedOutput(); err != nil {
+			b.Fatalf("%s: %v\n%s", args[0], err, out)
 		}
-		config, err := cluster.Kubeconfig(testcluster.Admin)
-		if err != nil {
-			b.Fatal(err)
-		}
-		box := newBox(b, "")
-		if r := box.run(b, "run", "--kubeconfig", config, "--until", "ready", dir); r.code != 0 {
-			b.Fatalf("exit code %d\n%s", r.code, r.stderr)
-		}
-		for b.Loop() {
-			c = measureIdle(b, cluster.Dir, "kubelet", "containerd", "containerd-shim-runc-v2")
-		}
-	})
+	}
+	do("run", "--until", "ready")
+	time.Sleep(settled)
+	for b.Loop() {
+		c = measureIdle(b, cluster.Dir, "kubelet", "containerd", "containerd-shim-runc-v2")
+	}
+	do("down")
 	return c
 }
 
 // watchByRunonce measures a watch.
 func watchByRunonce(b *testing.B, dir string) (c cost) {
 	b.Helper()
-	b.Run("runonce", func(b *testing.B) {
-		box := newBox(b, "")
-		args := box.upArgs(b, dir, "--capacity", "cpu=8,memory=16Gi,pods=1000")
-		if r := box.run(b, "run", append(args, "--until", "ready")...); r.code != 0 {
-			b.Fatalf("exit code %d\n%s", r.code, r.stderr)
-		}
-		watch := box.command(b, "watch", "--capacity", "cpu=8,memory=16Gi,pods=1000", dir)
-		var stderr bytes.Buffer
-		watch.Stderr = &stderr
-		if err := watch.Start(); err != nil {
-			b.Fatal(err)
-		}
-		time.Sleep(30 * time.Second) // until it has seen all pods
-		for b.Loop() {
-			c = measureIdle(b, box.dir, "runonce-e2e", "runonce-shim")
-		}
-		if err := watch.Process.Signal(syscall.SIGTERM); err != nil {
-			b.Error(err)
-		}
-		if err := watch.Wait(); err != nil {
-			b.Logf("watch: %v\n%s", err, stderr.String())
-		}
-	})
+	box := newBox(b, "")
+	args := box.upArgs(b, dir, "--capacity", "cpu=8,memory=16Gi,pods=1000")
+	if r := box.run(b, "run", append(args, "--until", "ready")...); r.code != 0 {
+		b.Fatalf("exit code %d\n%s", r.code, r.stderr)
+	}
+	watch := box.command(b, "watch", "--capacity", "cpu=8,memory=16Gi,pods=1000", dir)
+	if err := watch.Start(); err != nil {
+		b.Fatal(err)
+	}
+	time.Sleep(settled)
+	for b.Loop() {
+		c = measureIdle(b, box.dir, "runonce-e2e", "runonce-shim")
+	}
+	if err := watch.Process.Signal(syscall.SIGTERM); err != nil {
+		b.Error(err)
+	}
+	_ = watch.Wait() // it says that it was interrupted
 	return c
 }
 

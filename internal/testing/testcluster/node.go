@@ -17,6 +17,7 @@ import (
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/errdefs"
 	"github.com/moby/sys/mountinfo"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -287,10 +288,13 @@ func (n *node) removeContainers(ctx context.Context) error {
 	// Sandboxes last: others use their namespaces.
 	for _, container := range slices.Backward(containers) {
 		if task, terr := container.Task(ctx, nil); terr == nil {
-			_, terr = task.Delete(ctx, client.WithProcessKill)
-			err = errors.Join(err, terr)
+			if _, terr = task.Delete(ctx, client.WithProcessKill); !errdefs.IsNotFound(terr) { // containerd's CRI was faster
+				err = errors.Join(err, terr)
+			}
 		}
-		err = errors.Join(err, container.Delete(ctx, client.WithSnapshotCleanup))
+		if derr := container.Delete(ctx, client.WithSnapshotCleanup); !errdefs.IsNotFound(derr) {
+			err = errors.Join(err, derr)
+		}
 	}
 	return err
 }
