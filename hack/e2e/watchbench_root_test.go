@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/runonce/runonce/hack/bench/cputime"
 	"github.com/runonce/runonce/hack/bench/memory"
 	"github.com/runonce/runonce/internal/testing/testcluster"
 )
@@ -23,6 +24,8 @@ const (
 	idle = time.Minute
 	// settled is how long after their start.
 	settled = 30 * time.Second
+	// manyPods is the capacity of a machine for them.
+	manyPods = "cpu=8,memory=16Gi,pods=1000"
 )
 
 // BenchmarkWatch measures what it costs to keep idle pods that are probed every ten seconds: a kubelet with its containerd
@@ -51,7 +54,7 @@ func BenchmarkWait(b *testing.B) {
 		pods = append(pods, pod(fmt.Sprintf("p%d", i), "Never", "sleep"))
 	}
 	box := newBox(b, "")
-	args := box.upArgs(b, directory(b, pods...), "--capacity", "cpu=8,memory=16Gi,pods=1000", "--until", "completed")
+	args := box.upArgs(b, directory(b, pods...), "--capacity", manyPods, "--until", "completed")
 	run := box.command(b, "run", args...)
 	if err := run.Start(); err != nil {
 		b.Fatal(err)
@@ -145,11 +148,11 @@ func watchByKubelet(b *testing.B, dir string) (c cost) {
 func watchByRunonce(b *testing.B, dir string) (c cost) {
 	b.Helper()
 	box := newBox(b, "")
-	args := box.upArgs(b, dir, "--capacity", "cpu=8,memory=16Gi,pods=1000")
+	args := box.upArgs(b, dir, "--capacity", manyPods)
 	if r := box.run(b, "run", append(args, "--until", "ready")...); r.code != 0 {
 		b.Fatalf("exit code %d\n%s", r.code, r.stderr)
 	}
-	watch := box.command(b, "watch", "--capacity", "cpu=8,memory=16Gi,pods=1000", dir)
+	watch := box.command(b, "watch", "--capacity", manyPods, dir)
 	if err := watch.Start(); err != nil {
 		b.Fatal(err)
 	}
@@ -186,37 +189,21 @@ func usage(b *testing.B, dir string, programs []string) (all cost) {
 			continue
 		}
 		program, _, _ := bytes.Cut(line, []byte{0})
-		pid := filepath.Base(filepath.Dir(file))
 		if !slices.Contains(programs, filepath.Base(string(program))) {
 			continue
 		}
-		cpu, err := cpuTime(pid)
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if err != nil {
 			b.Fatal(err)
 		}
-		id, err := strconv.Atoi(pid)
+		cpu, err := cputime.Of(pid)
 		if err != nil {
 			b.Fatal(err)
 		}
 		all.cpu += cpu
-		all.memory += memory.Of(id)
+		all.memory += memory.Of(pid)
 		found++
 	}
 	b.Logf("%d processes", found)
 	return all
-}
-
-// cpuTime returns what a process has used, in the kernel's ticks of 10 ms.
-func cpuTime(pid string) (time.Duration, error) {
-	stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
-	if err != nil {
-		return 0, err
-	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	user, err := strconv.Atoi(fields[11])
-	if err != nil {
-		return 0, err
-	}
-	system, err := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * 10 * time.Millisecond, err
 }

@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/runonce/runonce/hack/bench/cputime"
 	"github.com/runonce/runonce/hack/bench/memory"
 	"github.com/runonce/runonce/internal/testing/testimages"
 )
@@ -93,7 +94,7 @@ func (s *setup) measure(ctx context.Context, t tool) (cost, error) {
 	if err := os.Mkdir(s.store(""), 0o700); err != nil {
 		return cost{}, fmt.Errorf("making the store of %s: %w", t.name, err)
 	}
-	before, err := s.daemonCPU()
+	before, err := cputime.Of(s.daemon.Pid)
 	if err != nil {
 		return cost{}, err
 	}
@@ -101,7 +102,7 @@ func (s *setup) measure(ctx context.Context, t tool) (cost, error) {
 	if err != nil {
 		return cost{}, err
 	}
-	after, err := s.daemonCPU()
+	after, err := cputime.Of(s.daemon.Pid)
 	c.cpu += after - before
 	if err == nil && len(t.clean) > 0 {
 		_, err = s.command(ctx, t.clean...)

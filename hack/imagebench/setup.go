@@ -10,9 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/runonce/runonce/internal/testing/daemon"
 	"github.com/runonce/runonce/internal/testing/ociimage"
@@ -26,8 +24,6 @@ const (
 	raw = "raw"
 	// layers is how many the image has.
 	layers = 4
-	// ticks of a process's CPU time in a second (USER_HZ).
-	ticks = 100
 )
 
 // setup is what all tools use.
@@ -194,25 +190,6 @@ func (s *setup) serve(ctx context.Context) (err error) {
 		return nil
 	})
 	return nil
-}
-
-// daemonCPU returns the CPU time that the daemon and its children have used, which may unpack layers.
-func (s *setup) daemonCPU() (time.Duration, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.daemon.Pid))
-	if err != nil {
-		return 0, fmt.Errorf("reading the CPU time of the daemon: %w", err)
-	}
-	// After the name, which may have spaces, come the fields from the third on: utime is the 14th.
-	fields := strings.Fields(string(stat[strings.LastIndex(string(stat), ")")+1:]))
-	total := 0
-	for _, text := range fields[11:15] {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return 0, fmt.Errorf("reading the CPU time of the daemon: %w", err)
-		}
-		total += n
-	}
-	return time.Duration(total) * time.Second / ticks, nil
 }
 
 func (s *setup) ctr(args ...string) []string {
