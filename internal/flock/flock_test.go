@@ -88,6 +88,12 @@ func TestBusyHolder(t *testing.T) {
 	if err := wait(f, time.Millisecond); err == nil || !strings.Contains(err.Error(), "gave up after 1ms; it is held by process") {
 		t.Errorf("error %v", err)
 	}
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	if err := Wait(ctx, f); !errors.Is(err, why) {
+		t.Errorf("error %v, want %v", err, why)
+	}
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}

@@ -108,12 +108,14 @@ const maxLockWait = 3 * time.Minute
 var hostTurn = make(chan struct{}, 1)
 
 // lockHost waits for the lock, which all get in turn, at most maxLockWait.
-func lockHost(ctx context.Context) (hostLock, error) {
+func lockHost(ctx context.Context) (hostLock, error) { return lockHostWithin(ctx, maxLockWait) }
+
+func lockHostWithin(ctx context.Context, limit time.Duration) (hostLock, error) {
 	f, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
 		return hostLock{}, fmt.Errorf("opening the host's network namespace: %w", err)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, maxLockWait, fmt.Errorf("gave up after %s", maxLockWait))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("gave up after %s", limit))
 	defer cancel()
 	select {
 	case hostTurn <- struct{}{}:

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
+	"time"
 )
 
 func TestHostMTU(t *testing.T) {
@@ -39,6 +41,9 @@ func TestLock(t *testing.T) {
 	cancel(why)
 	if _, err := lockHost(ctx); !errors.Is(err, why) {
 		t.Errorf("error %v, want %v", err, why)
+	}
+	if _, err := lockHostWithin(t.Context(), time.Millisecond); err == nil || !strings.HasSuffix(err.Error(), ": gave up after 1ms") {
+		t.Errorf("without a turn: %v", err)
 	}
 	first.Release()
 	second, err := lockHost(t.Context())
