@@ -64,7 +64,7 @@ func TestSettled(t *testing.T) {
 						t.Errorf("settled = %t, want %t", got, want)
 					}
 				}
-				if p.Settled(pod.DeepCopy()) != true {
+				if !p.Settled(pod) {
 					t.Error("no longer settled, although nothing has changed")
 				}
 				change(t, n, p, pod)

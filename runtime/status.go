@@ -22,8 +22,9 @@ func (p *Pods) Status(ctx context.Context, pod *v1.Pod) (v1.PodStatus, error) {
 		return v1.PodStatus{}, err
 	}
 	now := time.Now()
-	idle := podstate.Decide(obs, now).None()
-	p.remember(pod.UID, func(m *memory) { m.settled = idle && m.idle == syncedAs{pod, obs.Record} })
+	p.remember(pod.UID, func(m *memory) {
+		m.settled = m.idle == syncedAs{pod, obs.Record} && podstate.Decide(obs, now).None()
+	})
 	return podstate.Status(obs, now), nil
 }
 

@@ -12,6 +12,7 @@ import (
 )
 
 // unpacks bounds how many layers of an image are unpacked at once: decompressing and writing them take a processor each.
+// It is two at least, since one may wait until its layer has come.
 // Where containerd cannot lay layers on each other afterwards, as before version 2.2, they are unpacked one after another.
 func unpacks() *semaphore.Weighted { return semaphore.NewWeighted(int64(max(2, goruntime.NumCPU()))) }
 
