@@ -127,11 +127,22 @@ func said(output []string) bool {
 	return slices.ContainsFunc(output, func(line string) bool { return !strings.HasPrefix(line, "===") })
 }
 
-// failureLines is how much is printed again of a test that has failed.
-const failureLines = 60
+// failureLines is how much is printed again of the end of a test that has failed, and errorLines of each error before that.
+const failureLines, errorLines = 60, 15
+
+// errorLine is where a test or a story says what is wrong.
+var errorLine = regexp.MustCompile(`^\s*(?:FAIL: |\w+_test\.go:\d+: )`)
 
 func failure(key string, output []string) string {
-	return "FAIL " + key + "\n" + strings.Join(output[max(0, len(output)-failureLines):], "")
+	text, end, shown := "FAIL "+key+"\n", max(0, len(output)-failureLines), 0
+	for i, line := range output[:end] {
+		if errorLine.MatchString(line) {
+			next := min(i+errorLines, end)
+			text += strings.Join(output[max(i, shown):next], "")
+			shown = next
+		}
+	}
+	return text + strings.Join(output[end:], "")
 }
 
 // where is what stands around a reason: the line of the test, or the command of a story.

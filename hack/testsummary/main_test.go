@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -69,6 +70,28 @@ func TestUnended(t *testing.T) {
 	s.print(&out)
 	want := "FAIL p 1s\npanic: test timed out\n0 passed, 1 failed, 0 skipped\nFAIL p TestHangs\npanic: test timed out\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" || !s.bad {
+		t.Error(diff)
+	}
+}
+
+// TestFailure: of a long output, the errors and the end are printed again.
+func TestFailure(t *testing.T) {
+	t.Parallel()
+	var output, want []string
+	for i := range 200 {
+		line := fmt.Sprintf("line %d\n", i)
+		switch i {
+		case 20, 25:
+			line = "        FAIL: ../cases/a.txtar:7: exit code 143, want 1\n"
+		case 50:
+			line = "    a_test.go:12: wrong\n"
+		}
+		output = append(output, line)
+		if i >= 20 && i < 40 || i >= 50 && i < 65 || i >= 140 {
+			want = append(want, line)
+		}
+	}
+	if diff := cmp.Diff("FAIL p TestLong\n"+strings.Join(want, ""), failure("p TestLong", output)); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -9,9 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -38,7 +40,8 @@ var update = flag.Bool("update", false, "write the golden files again")
 //	facts [NS/]POD[/CONTAINER] FILE  what the container sees from inside, as printed by the
 //	                             applet facts of testdata/images/box, matches FILE
 //	input LINE                   give the next runonce the line as its standard input
-//	interrupt DURATION SIGNAL    send the next runonce the signal (HUP, INT or TERM) after that time
+//	interrupt WHEN SIGNAL        send the next runonce the signal (HUP, INT or TERM) after a duration,
+//	                             or once its standard error matches a pattern
 //	killcontainer NS/POD CONTAINER CODE  end a container from outside; in memory only
 //	apply PATH FILE              apply the object of FILE at its path in the API; on a cluster only
 //	variable NAME=VALUE          set an environment variable for the commands after it; WORK/ is the
@@ -127,7 +130,8 @@ type story struct {
 	code    int // of the last command
 	stdin   string
 	signal  syscall.Signal
-	after   time.Duration // until the signal
+	after   time.Duration  // until the signal
+	when    *regexp.Regexp // what is printed before the signal, instead of after
 	known   unknowns
 	environ []string
 	updated map[string]string // golden files to write again
@@ -273,6 +277,7 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 	all := s.arguments(args)
 	var out, errs bytes.Buffer
 	world := s.world
+	world.Stdout, world.Stderr, world.Stdin = &out, &errs, strings.NewReader(s.stdin)
 	if fileExists(filepath.Join(s.dir, configDir)) {
 		world.Machine = configuredMachine{world.Machine, os.DirFS(s.dir)}
 	}
@@ -287,10 +292,14 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 	if sig := s.signal; sig != 0 {
 		signals := make(chan os.Signal, 1)
 		world.Signals = signals
-		defer time.AfterFunc(s.after, func() { signals <- sig }).Stop()
-		s.signal = 0
+		send := sync.OnceFunc(func() { signals <- sig })
+		if s.when != nil {
+			world.Stderr = &watchedBuffer{text: &errs, pattern: s.when, matched: send}
+		} else {
+			defer time.AfterFunc(s.after, send).Stop()
+		}
+		s.signal, s.when = 0, nil
 	}
-	world.Stdout, world.Stderr, world.Stdin = &out, &errs, strings.NewReader(s.stdin)
 	s.stdin = ""
 	code := cmd.Main(s.t.Context(), all, world)
 	if strings.Contains(strings.Join(args, " ")+" ", "-o json ") {
@@ -346,12 +355,29 @@ func (s *story) input(_ *testscript.TestScript, args []string) { s.stdin = args[
 
 func (s *story) interrupt(ts *testscript.TestScript, args []string) {
 	var err error
-	s.after, err = time.ParseDuration(args[0])
-	ts.Check(err)
+	if s.after, err = time.ParseDuration(args[0]); err != nil {
+		s.when, err = regexp.Compile(args[0])
+		ts.Check(err)
+	}
 	s.signal = map[string]syscall.Signal{"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM}[args[1]]
 	if s.signal == 0 {
 		ts.Fatalf("signal %q: must be HUP, INT or TERM", args[1])
 	}
+}
+
+// watchedBuffer calls matched whenever it is written to while all of it matches the pattern.
+type watchedBuffer struct {
+	text    *bytes.Buffer
+	pattern *regexp.Regexp
+	matched func()
+}
+
+func (b *watchedBuffer) Write(p []byte) (int, error) {
+	n, err := b.text.Write(p)
+	if b.pattern.Match(b.text.Bytes()) {
+		b.matched()
+	}
+	return n, err
 }
 
 func (s *story) killContainer(ts *testscript.TestScript, args []string) {
