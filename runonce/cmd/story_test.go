@@ -9,15 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -123,18 +119,16 @@ type target struct {
 
 // story is one that runs.
 type story struct {
-	target  // once a command needs it
-	open    func(t *testing.T) target
-	t       *testing.T
-	dir     string
-	code    int // of the last command
-	stdin   string
-	signal  syscall.Signal
-	after   time.Duration  // until the signal
-	when    *regexp.Regexp // what is printed before the signal, instead of after
-	known   unknowns
-	environ []string
-	updated map[string]string // golden files to write again
+	target       // once a command needs it
+	open         func(t *testing.T) target
+	t            *testing.T
+	dir          string
+	code         int // of the last command
+	stdin        string
+	interruption *interruption
+	known        unknowns
+	environ      []string
+	updated      map[string]string // golden files to write again
 }
 
 type storyKey struct{}
@@ -289,16 +283,11 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 	if files := filepath.Join(s.dir, "machine"); s.exact && fileExists(files) {
 		world.Machine = os.DirFS(files)
 	}
-	if sig := s.signal; sig != 0 {
+	if i := s.interruption; i != nil {
 		signals := make(chan os.Signal, 1)
-		world.Signals = signals
-		send := sync.OnceFunc(func() { signals <- sig })
-		if s.when != nil {
-			world.Stderr = &watchedBuffer{text: &errs, pattern: s.when, matched: send}
-		} else {
-			defer time.AfterFunc(s.after, send).Stop()
-		}
-		s.signal, s.when = 0, nil
+		world.Signals, world.Stderr = signals, i.begin(signals, &errs)
+		defer i.end()
+		s.interruption = nil
 	}
 	s.stdin = ""
 	code := cmd.Main(s.t.Context(), all, world)
@@ -352,33 +341,6 @@ func (s *story) exitcode(ts *testscript.TestScript, args []string) {
 }
 
 func (s *story) input(_ *testscript.TestScript, args []string) { s.stdin = args[0] + "\n" }
-
-func (s *story) interrupt(ts *testscript.TestScript, args []string) {
-	var err error
-	if s.after, err = time.ParseDuration(args[0]); err != nil {
-		s.when, err = regexp.Compile(args[0])
-		ts.Check(err)
-	}
-	s.signal = map[string]syscall.Signal{"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM}[args[1]]
-	if s.signal == 0 {
-		ts.Fatalf("signal %q: must be HUP, INT or TERM", args[1])
-	}
-}
-
-// watchedBuffer calls matched whenever it is written to while all of it matches the pattern.
-type watchedBuffer struct {
-	text    *bytes.Buffer
-	pattern *regexp.Regexp
-	matched func()
-}
-
-func (b *watchedBuffer) Write(p []byte) (int, error) {
-	n, err := b.text.Write(p)
-	if b.pattern.Match(b.text.Bytes()) {
-		b.matched()
-	}
-	return n, err
-}
 
 func (s *story) killContainer(ts *testscript.TestScript, args []string) {
 	code, err := strconv.ParseInt(args[2], 10, 32)
