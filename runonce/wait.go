@@ -18,6 +18,9 @@ const UntilDeleted Until = "deleted"
 // unknownFor is how long Wait goes on without knowing the state of a pod: an engine is restarted within that time.
 const unknownFor = time.Minute
 
+// leastLook is how long the first look at a pod may take, whatever the timeout of Wait is: the machine may be busy.
+const leastLook = 10 * time.Second
+
 // Observer sees pods that other processes manage, and changes nothing about them.
 type Observer interface {
 	// Observe returns what is known of the pod now.
@@ -91,10 +94,11 @@ func needsManager(pod *v1.Pod) bool {
 }
 
 // Wait waits until the pods, which others manage, have reached the goal once or can never reach it, and returns what
-// has become of each, in their order. Of the options, those that are about starting pods mean nothing.
+// has become of each, in their order. It looks at each at least once, also if the timeout has passed already. Of the
+// options, those that are about starting pods mean nothing.
 func Wait(ctx context.Context, obs Observer, pods []*v1.Pod, o Options) []Result {
 	o = o.withDefaults()
-	ctx, cancel := o.WithTimeout(ctx)
+	limited, cancel := o.WithTimeout(ctx)
 	defer cancel()
 	w := &wait{o: o, obs: obs, total: len(pods)}
 	results := make([]Result, len(pods))
@@ -102,8 +106,8 @@ func Wait(ctx context.Context, obs Observer, pods []*v1.Pod, o Options) []Result
 	for i, pod := range pods {
 		p := &waitingPod{w: w, pod: pod, goal: goal{until: o.Until, settle: o.Settle}}
 		wg.Go(func() {
-			p.wait(ctx)
-			results[i] = p.result(ctx)
+			p.wait(ctx, limited)
+			results[i] = p.result(limited)
 		})
 	}
 	wg.Wait()
@@ -141,18 +145,19 @@ type waitingPod struct {
 	unknown time.Time     // since when its state is not known, zero if it is
 }
 
-// wait looks at the pod until it has an outcome or ctx is done.
-func (p *waitingPod) wait(ctx context.Context) {
-	changes, err := p.w.obs.Changes(ctx, p.pod)
-	if err != nil {
+// wait looks at the pod until it has an outcome or limited is done, which has the timeout. It looks at least once
+// unless ctx is done.
+func (p *waitingPod) wait(ctx, limited context.Context) {
+	changes, err := p.w.obs.Changes(limited, p.pod)
+	if err != nil && limited.Err() == nil {
 		p.w.o.Logger.WarnContext(ctx, "could not watch the pod; looking at it every "+pollInterval.String(), "pod", podspec.FullName(p.pod), "error", err)
 	}
-	for {
-		p.look(ctx)
-		if p.cond.outcome != "" {
-			p.elapsed = time.Since(p.w.o.Start)
-			return
-		}
+	first, cancel := limited, context.CancelFunc(func() {})
+	if deadline, ok := limited.Deadline(); ok && time.Until(deadline) < leastLook {
+		first, cancel = context.WithTimeout(ctx, leastLook)
+	}
+	defer cancel()
+	for p.look(first); p.cond.outcome == ""; p.look(limited) {
 		timer := time.NewTimer(cmp.Or(p.cond.recheck, pollInterval))
 		select {
 		case _, open := <-changes:
@@ -160,13 +165,14 @@ func (p *waitingPod) wait(ctx context.Context) {
 				changes = nil
 			}
 		case <-timer.C:
-		case <-ctx.Done():
+		case <-limited.Done():
 		}
 		timer.Stop()
-		if ctx.Err() != nil {
+		if limited.Err() != nil {
 			return
 		}
 	}
+	p.elapsed = time.Since(p.w.o.Start)
 }
 
 // look observes the pod and judges it.

@@ -223,3 +223,30 @@ func TestWait(t *testing.T) {
 		})
 	}
 }
+
+// TestWaitLooksOnce: what is already so counts although the timeout has passed, and what is not has its reason.
+func TestWaitLooksOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		done, slow := newPod(v1.RestartPolicyNever, nil, "a"), newPod(v1.RestartPolicyNever, nil, "a")
+		done.Name, slow.Name = "done", "slow"
+		s := sights{begin: begin, scripts: map[string][]sight{
+			"done": {{0, Observed{Pod: as(done, v1.PodSucceeded, nil, ended("a", 0))}, nil}},
+			"slow": {{0, Observed{Pod: as(slow, v1.PodRunning, nil, running("a", true, 0))}, nil}},
+		}}
+		time.Sleep(3 * time.Second)
+		results := Wait(t.Context(), s, []*v1.Pod{done, slow}, Options{Until: UntilCompleted, Timeout: time.Second, Start: begin})
+		if got, want := results[0].Outcome, Succeeded; got != want {
+			t.Errorf("outcome %q, want %q", got, want)
+		}
+		if r := results[1]; r.Outcome != TimedOut || r.Reason != "PodNotCompleted" {
+			t.Errorf("%s, %s", r.Outcome, r.Reason)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errors.New("interrupted"))
+		if r := Wait(ctx, s, []*v1.Pod{done}, Options{Until: UntilCompleted, Start: begin})[0]; r.Outcome != Canceled {
+			t.Errorf("%s after a signal", r.Outcome)
+		}
+	})
+}
