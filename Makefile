@@ -186,8 +186,9 @@ fuzz: ## run each fuzz target; FUZZTIME=20000x
 fuzz-quick: FUZZTIME = 500x
 fuzz-quick: fuzz ## run each fuzz target for a moment, in about a minute
 
-bench: root tools build libexec/runonce/crun ## compare pod start-up with a plain containerd client; ROUNDS=5 PODMAN=1 RECORD=1 BENCHFLAGS=-help
+bench: root tools build libexec/runonce/crun ## compare pod start-up with a plain containerd client; ROUNDS=5 PODMAN=1 CRICTL=1 RECORD=1 BENCHFLAGS=-help
 	@hack/setup.sh bench
+	@[ -z "$(CRICTL)" ] || $(MAKE) $(TOOLS)/crictl $(CLUSTER)/containerd
 	@[ -z "$(PODMAN)" ] || hack/setup.sh podman
 	@PATH="$$PATH:$(CACHE)/podman/usr/bin" $(GO) run ./hack/bench -rounds $(or $(ROUNDS),5) $(if $(RECORD),-o docs/benchmarks.json) $(BENCHFLAGS)
 

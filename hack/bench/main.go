@@ -1,6 +1,6 @@
 // Command bench measures what starting pods costs: with runonce on its embedded engine and
 // on a containerd daemon, with plain containerd client calls on the same daemon (the floor)
-// and, if it is installed, with podman kube play. All run the same image and take turns in
+// and, if they are installed, with crictl and podman kube play. All run the same image and take turns in
 // each round. It needs root; `make bench` builds the programs it runs.
 package main
 

@@ -210,9 +210,17 @@ func (m *meter) measure(ctx context.Context, v variant, j job, split bool) (s sa
 		s.split, err = usage, errors.Join(err, e)
 	}
 	if err == nil {
-		s.residual, err = m.settle(v.groups(), j.n)
+		s.residual, err = m.settle(v.groups(), v.containers(j))
 	}
 	return s, err
+}
+
+// containers is how many run once the job's pods have started.
+func (v variant) containers(j job) int {
+	if v.sandboxes {
+		return 2 * j.n
+	}
+	return j.n
 }
 
 // groups are the cgroups of all processes that work for the variant.

@@ -22,7 +22,7 @@ var parts = []string{partClient, partDaemon, partShim, partRuntime, partContaine
 
 // programs are those of each part. The kernel cuts names to 15 bytes.
 var programs = map[string][]string{
-	partClient: {"runonce", "floor", "podman"},
+	partClient: {"runonce", "floor", "podman", "crictl"},
 	partDaemon: {"containerd"},
 	partShim:   {"containerd-shim", "runonce-shim", "conmon"},
 	// runc starts itself again as exe.

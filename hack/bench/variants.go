@@ -28,9 +28,10 @@ const (
 	podmanName       = "podman kube play"
 	runcName         = "runc alone"
 	crunName         = "crun alone"
+	crictlName       = "crictl"
 )
 
-var variantNames = []string{runcName, crunName, floorName, floorCrunName, embeddedName, embeddedRuncName, servicesName, daemonName, podmanName}
+var variantNames = []string{runcName, crunName, floorName, floorCrunName, embeddedName, embeddedRuncName, servicesName, daemonName, crictlName, podmanName}
 
 // variant is one way to start pods.
 type variant struct {
@@ -45,6 +46,8 @@ type variant struct {
 	downLimit time.Duration
 	// list is the command line that shows the pods.
 	list []string
+	// sandboxes says that each pod has a container more, with the same program.
+	sandboxes bool
 	// optional variants are left out if they do not work on this machine.
 	optional bool
 	// hostOnly is for what has no network of its own.
@@ -85,15 +88,22 @@ func variants(ctx context.Context, o options, m *meter, w *workspace) ([]variant
 		return nil, undo, err
 	}
 	m.ignore(s.daemon.Pid)
-	all, err := s.all(ctx)
-	return all, s.daemon.Stop, err
+	floor := filepath.Join(w.disk, "floor")
+	if err := command(ctx, nil, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", floor, "./hack/floor"); err != nil {
+		return nil, s.daemon.Stop, err
+	}
+	all, err := s.all(ctx, floor)
+	if err != nil || !s.has(crictlName) {
+		return all, s.daemon.Stop, err
+	}
+	v, stop, ok := s.crictl(ctx, floor, m)
+	if ok {
+		all = append(all, v)
+	}
+	return all, func() error { return errors.Join(stop(), s.daemon.Stop()) }, nil
 }
 
-func (s setup) all(ctx context.Context) ([]variant, error) {
-	floor := filepath.Join(s.disk, "floor")
-	if err := command(ctx, nil, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", floor, "./hack/floor"); err != nil {
-		return nil, err
-	}
+func (s setup) all(ctx context.Context, floor string) ([]variant, error) {
 	all := []variant{
 		s.floor(floor, floorName),
 		s.runonce(embeddedName, nil),

@@ -65,7 +65,7 @@ func StartAt(ctx context.Context, bin, dir, state string) (*Daemon, error) {
 			"--root", filepath.Join(dir, "root"), "--state", state, "--log-level", "warn")
 	}
 	if err == nil {
-		d.Pid = d.process.cmd.Process.Pid
+		d.Pid = d.process.Pid()
 		err = d.process.Await(ctx, Listening("unix", d.Socket))
 	}
 	if err != nil {
