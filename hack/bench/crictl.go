@@ -1,18 +1,12 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
-	"syscall"
-
-	"github.com/runonce/runonce/internal/testing/daemon"
 )
 
 // criConfig is that of a containerd with CRI, as a kubelet uses it.
@@ -26,69 +20,47 @@ disabled_plugins = ["io.containerd.nri.v1.nri"]
   disable_tcp_service = true
 `
 
-// crictl starts the daemon of the variant in which crictl starts and removes pods with CRI, as a kubelet does, each
-// with a sandbox of its own and on the host network. Without the programs it returns false.
-func (s setup) crictl(ctx context.Context, floor string, m *meter) (v variant, stop func() error, ok bool) {
-	p, v, err := s.startCRI(ctx, floor, m)
-	stop = func() error { return p.Stop(syscall.SIGTERM) }
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintf(os.Stderr, "bench: skipping crictl: %v\n", err)
+// crictlProgram and criDir, which has a containerd with CRI, are where make bench CRICTL=1 puts them.
+const crictlProgram, criDir = ".cache/bin/crictl", ".cache/cluster"
+
+// hasCRI reports whether the programs of the variant crictl are there.
+func hasCRI() bool {
+	for _, path := range []string{crictlProgram, filepath.Join(criDir, "containerd")} {
+		if _, err := os.Stat(path); err != nil {
+			return false
+		}
 	}
-	return v, stop, err == nil
+	return true
 }
 
-func (s setup) startCRI(ctx context.Context, floor string, m *meter) (p *daemon.Process, v variant, err error) {
-	containerd, err := exec.LookPath("./.cache/cluster/containerd")
-	if err != nil {
-		return nil, v, err
-	}
-	program, err := exec.LookPath("./.cache/bin/crictl")
-	if err != nil {
-		return nil, v, err
-	}
-	dir := filepath.Join(s.disk, "cri")
-	config, socket := filepath.Join(dir, "containerd.toml"), filepath.Join(dir, "containerd.sock")
-	if err := errors.Join(os.Mkdir(dir, 0o711), os.WriteFile(config, []byte(criConfig), 0o600), s.writeConfigs(dir)); err != nil {
-		return nil, v, err
-	}
-	if containerd, err = filepath.Abs(containerd); err != nil {
-		return nil, v, err
-	}
-	err = m.inGroup(daemonGroup, func() (err error) {
-		p, err = daemon.Launch(ctx, filepath.Join(dir, "containerd.log"), containerd,
-			"--config", config, "--address", socket, "--root", filepath.Join(dir, "root"), "--state", filepath.Join(s.state, "cri"), "--log-level", "warn")
-		return err
-	})
-	client := []string{program, "--runtime-endpoint", "unix://" + socket, "--timeout", "60s"}
-	if err == nil {
-		m.ignore(p.Pid())
-		err = p.Await(ctx, func(ctx context.Context) error { return command(ctx, nil, append(client, "version")...) })
-	}
-	if err == nil {
-		err = command(ctx, nil, floor, "-address", socket, "-namespace", "k8s.io", "-image", image, "prepare", s.archive)
-	}
-	if err != nil {
-		return p, v, err
-	}
-	return p, variant{
-		name: crictlName,
+// crictl is the variant in which crictl starts and removes pods with CRI, as a kubelet does, each with a sandbox of its
+// own and on the host network.
+func (s setup) crictl(floor string) variant {
+	client := []string{crictlProgram, "--runtime-endpoint", "unix://" + s.cri.Socket, "--timeout", "60s"}
+	run := slices.Concat([]string{"xargs", "-P", "4", "-I{}"}, client,
+		[]string{"run", "--no-pull", filepath.Join(s.configs(), "container.json"), filepath.Join(s.configs(), "pod-{}.json")})
+	return variant{
+		name:    crictlName,
+		prepare: []string{floor, "-address", s.cri.Socket, "-namespace", "k8s.io", "-image", image, "prepare", s.archive},
 		start: func(j job) []string {
-			run := append([]string{"xargs", "-P", "4", "-I{}"}, client...)
-			run = append(run, "run", "--no-pull", filepath.Join(dir, "container.json"), filepath.Join(dir, "pod-{}.json"))
 			return append([]string{"sh", "-c", `seq "$1" | { shift; "$@"; }`, "sh", strconv.Itoa(j.n)}, run...)
 		},
-		down:      append(client, "rmp", "--all", "--force"),
+		down:      slices.Concat(client, []string{"rmp", "--all", "--force"}),
 		downLimit: removalLimit,
 		sandboxes: true,
 		optional:  true,
 		hostOnly:  true,
 		cgroups:   []string{daemonGroup, "crictl"},
-		daemons:   []int{p.Pid()},
-	}, nil
+		daemons:   []int{s.cri.Pid},
+	}
 }
 
-// writeConfigs writes what crictl makes of each pod and of its container.
-func (s setup) writeConfigs(dir string) error {
+// configs is the directory of what crictl makes of each pod and of its container.
+func (w *workspace) configs() string { return filepath.Join(w.disk, "crictl") }
+
+// writeConfigs writes them for the jobs.
+func (w *workspace) writeConfigs(jobs []job) error {
+	dir := w.configs()
 	type object = map[string]any
 	write := func(name string, o object) error {
 		text, err := json.Marshal(o)
@@ -97,8 +69,8 @@ func (s setup) writeConfigs(dir string) error {
 		}
 		return os.WriteFile(filepath.Join(dir, name), text, 0o600)
 	}
-	errs := []error{write("container.json", object{"metadata": object{"name": "main"}, "image": object{"image": image}, "log_path": "main.log"})}
-	for _, j := range s.jobs() {
+	errs := []error{os.Mkdir(dir, 0o755), write("container.json", object{"metadata": object{"name": "main"}, "image": object{"image": image}, "log_path": "main.log"})}
+	for _, j := range jobs {
 		for i := range j.n {
 			name := "pod-" + strconv.Itoa(i+1)
 			const node = 2 // the network namespace of the machine

@@ -67,6 +67,7 @@ type setup struct {
 	archive string // of the image
 	plugins string // directory of the CNI plugins
 	daemon  *daemon.Daemon
+	cri     *daemon.Daemon // nil without the programs for it
 }
 
 // variants prepares everything that is not measured: the daemon, the images, the manifests. The
@@ -81,29 +82,37 @@ func variants(ctx context.Context, o options, m *meter, w *workspace) ([]variant
 	if err != nil {
 		return nil, undo, err
 	}
-	if err := m.inGroup(daemonGroup, func() (err error) {
-		s.daemon, err = daemon.StartAt(ctx, bin, filepath.Join(w.disk, "daemon"), filepath.Join(w.state, "daemon"))
-		return err
-	}); err != nil {
+	start := func(name, bin, config string) (d *daemon.Daemon, err error) {
+		err = m.inGroup(daemonGroup, func() (err error) {
+			d, err = daemon.StartAt(ctx, bin, filepath.Join(w.disk, name), filepath.Join(w.state, name), config)
+			return err
+		})
+		if d != nil {
+			stop := undo
+			undo = func() error { return errors.Join(d.Stop(), stop()) }
+			m.ignore(d.Pid)
+		}
+		return d, err
+	}
+	if s.daemon, err = start("daemon", bin, daemon.WithoutCRI); err != nil {
 		return nil, undo, err
 	}
-	m.ignore(s.daemon.Pid)
-	floor := filepath.Join(w.disk, "floor")
-	if err := command(ctx, nil, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", floor, "./hack/floor"); err != nil {
-		return nil, s.daemon.Stop, err
+	if s.has(crictlName) && hasCRI() {
+		if s.cri, err = start("cri", criDir, criConfig); err != nil {
+			fmt.Fprintf(os.Stderr, "bench: skipping crictl: %v\n", err)
+		} else if err := w.writeConfigs(o.jobs()); err != nil {
+			return nil, undo, err
+		}
 	}
-	all, err := s.all(ctx, floor)
-	if err != nil || !s.has(crictlName) {
-		return all, s.daemon.Stop, err
-	}
-	v, stop, ok := s.crictl(ctx, floor, m)
-	if ok {
-		all = append(all, v)
-	}
-	return all, func() error { return errors.Join(stop(), s.daemon.Stop()) }, nil
+	all, err := s.all(ctx)
+	return all, undo, err
 }
 
-func (s setup) all(ctx context.Context, floor string) ([]variant, error) {
+func (s setup) all(ctx context.Context) ([]variant, error) {
+	floor := filepath.Join(s.disk, "floor")
+	if err := command(ctx, nil, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", floor, "./hack/floor"); err != nil {
+		return nil, err
+	}
 	all := []variant{
 		s.floor(floor, floorName),
 		s.runonce(embeddedName, nil),
@@ -122,6 +131,9 @@ func (s setup) all(ctx context.Context, floor string) ([]variant, error) {
 		// The newest version of the specification that all crun know.
 		flags := []string{"-runtime", crun, "-oci-version", "1.0.2"}
 		all = append(all, s.floor(floor, floorCrunName, flags...), s.alone(floor, crunName, flags...))
+	}
+	if s.cri != nil {
+		all = append(all, s.crictl(floor))
 	}
 	all = slices.DeleteFunc(all, func(v variant) bool { return !s.has(v.name) })
 	slices.SortFunc(all, func(a, b variant) int {

@@ -285,8 +285,9 @@ func (s *story) main(stdout, stderr io.Writer, args []string) int {
 	}
 	if i := s.interruption; i != nil {
 		signals := make(chan os.Signal, 1)
-		world.Signals, world.Stderr = signals, i.begin(signals, &errs)
-		defer i.end()
+		stderr, end := i.begin(signals, &errs)
+		defer end()
+		world.Signals, world.Stderr = signals, stderr
 		s.interruption = nil
 	}
 	s.stdin = ""

@@ -17,7 +17,6 @@ type interruption struct {
 	signal syscall.Signal
 	after  time.Duration
 	when   *regexp.Regexp // what its standard error matches before, instead of after
-	timer  *time.Timer
 }
 
 func (s *story) interrupt(ts *testscript.TestScript, args []string) {
@@ -33,20 +32,13 @@ func (s *story) interrupt(ts *testscript.TestScript, args []string) {
 	s.interruption = &i
 }
 
-// begin lets the signal come at its time, and returns what the standard error goes to.
-func (i *interruption) begin(signals chan<- os.Signal, stderr *bytes.Buffer) io.Writer {
+// begin lets the signal come at its time, until end is called, and returns what the standard error goes to.
+func (i *interruption) begin(signals chan<- os.Signal, stderr *bytes.Buffer) (to io.Writer, end func() bool) {
 	send := sync.OnceFunc(func() { signals <- i.signal })
 	if i.when != nil {
-		return watchedBuffer{stderr, i.when, send}
+		return watchedBuffer{stderr, i.when, send}, func() bool { return true }
 	}
-	i.timer = time.AfterFunc(i.after, send)
-	return stderr
-}
-
-func (i *interruption) end() {
-	if i.timer != nil {
-		i.timer.Stop()
-	}
+	return stderr, time.AfterFunc(i.after, send).Stop
 }
 
 // watchedBuffer calls matched each time it has been written to, while all of it matches the pattern.

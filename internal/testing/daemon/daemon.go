@@ -52,20 +52,23 @@ func Find(ctx context.Context, root string, v Version) (string, error) {
 // once it accepts connections. dir must be short: a socket path has at most 107 bytes. The
 // daemon runs until Stop, even if ctx is canceled.
 func Start(ctx context.Context, bin, dir string) (*Daemon, error) {
-	return StartAt(ctx, bin, dir, filepath.Join(dir, "state"))
+	return StartAt(ctx, bin, dir, filepath.Join(dir, "state"), WithoutCRI)
 }
 
-// StartAt is like Start, with another directory for what ends with a reboot.
-func StartAt(ctx context.Context, bin, dir, state string) (*Daemon, error) {
+// WithoutCRI is the configuration with which Start runs containerd.
+const WithoutCRI = "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n"
+
+// StartAt is like Start, with another directory for what ends with a reboot, and a configuration.
+func StartAt(ctx context.Context, bin, dir, state, config string) (*Daemon, error) {
 	d := &Daemon{Socket: filepath.Join(dir, "containerd.sock")}
-	err := prepare(dir)
+	err := prepare(dir, config)
 	if err == nil {
 		d.process, err = Launch(ctx, filepath.Join(dir, "containerd.log"), filepath.Join(bin, "containerd"),
 			"--config", filepath.Join(dir, "containerd.toml"), "--address", d.Socket,
 			"--root", filepath.Join(dir, "root"), "--state", state, "--log-level", "warn")
 	}
 	if err == nil {
-		d.Pid = d.process.Pid()
+		d.Pid = d.process.cmd.Process.Pid
 		err = d.process.Await(ctx, Listening("unix", d.Socket))
 	}
 	if err != nil {
@@ -74,8 +77,8 @@ func StartAt(ctx context.Context, bin, dir, state string) (*Daemon, error) {
 	return d, nil
 }
 
-// prepare writes the configuration, which disables CRI.
-func prepare(dir string) error {
+// prepare writes the configuration.
+func prepare(dir, config string) error {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return err
 	}
@@ -83,7 +86,6 @@ func prepare(dir string) error {
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return err
 	}
-	config := "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n"
 	return os.WriteFile(filepath.Join(dir, "containerd.toml"), []byte(config), 0o644)
 }
 

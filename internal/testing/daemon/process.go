@@ -47,9 +47,6 @@ func Launch(ctx context.Context, log, program string, args ...string) (*Process,
 	return p, nil
 }
 
-// Pid returns the process ID.
-func (p *Process) Pid() int { return p.cmd.Process.Pid }
-
 // Stop ends a process with a signal, and kills it if that takes too long. It may have ended. It is an
 // error if SIGTERM does not end it well.
 func (p *Process) Stop(sig syscall.Signal) error {
