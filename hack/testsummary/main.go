@@ -31,7 +31,7 @@ type summary struct {
 	packages       int
 	bad            bool                // also what is not a test may fail
 	skipped        map[string]int      // by reason
-	failures       []string            // the end of the output of each test that has failed
+	failures       []string            // what went wrong in each test that has failed
 	output         map[string][]string // of tests that have not ended, and of packages
 	slow           []slowTest
 }
@@ -117,32 +117,40 @@ func (s *summary) fail(e event, out io.Writer) {
 	for _, key := range keys {
 		s.failed++
 		_, _ = io.WriteString(out, strings.Join(s.output[key], ""))
-		s.failures = append(s.failures, failure(key, s.output[key]))
+		if said(s.output[key]) { // which a test does not whose parts have failed
+			s.failures = append(s.failures, failure(key, s.output[key]))
+		}
 		delete(s.output, key)
 	}
 }
 
 // said reports whether there is more than what go test says of the test.
 func said(output []string) bool {
-	return slices.ContainsFunc(output, func(line string) bool { return !strings.HasPrefix(line, "===") })
+	return slices.ContainsFunc(output, func(line string) bool {
+		line = strings.TrimSpace(line)
+		return !strings.HasPrefix(line, "===") && !strings.HasPrefix(line, "---")
+	})
 }
 
-// failureLines is how much is printed again of the end of a test that has failed, and errorLines of each error before that.
-const failureLines, errorLines = 60, 15
+// Of a test that has failed, each error is printed again with so many lines before and after it, or without one its end.
+const linesBefore, linesAfter, endLines = 12, 12, 40
 
 // errorLine is where a test or a story says what is wrong.
 var errorLine = regexp.MustCompile(`^\s*(?:FAIL: |\w+_test\.go:\d+: )`)
 
 func failure(key string, output []string) string {
-	text, end, shown := "FAIL "+key+"\n", max(0, len(output)-failureLines), 0
-	for i, line := range output[:end] {
+	text, shown := "FAIL "+key+"\n", 0
+	for i, line := range output {
 		if errorLine.MatchString(line) {
-			next := min(i+errorLines, end)
-			text += strings.Join(output[max(i, shown):next], "")
+			next := min(i+1+linesAfter, len(output))
+			text += strings.Join(output[max(i-linesBefore, shown):next], "")
 			shown = next
 		}
 	}
-	return text + strings.Join(output[end:], "")
+	if shown == 0 {
+		return text + strings.Join(output[max(0, len(output)-endLines):], "")
+	}
+	return text
 }
 
 // where is what stands around a reason: the line of the test, or the command of a story.

@@ -2,11 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
 const events = `{"Action":"run","Package":"p","Test":"TestA"}
@@ -48,7 +49,7 @@ FAIL p TestD
 	if !s.bad {
 		t.Error("nothing has failed")
 	}
-	if diff := cmp.Diff(want, out.String()); diff != "" {
+	if diff := gocmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -69,29 +70,34 @@ func TestUnended(t *testing.T) {
 	}
 	s.print(&out)
 	want := "FAIL p 1s\npanic: test timed out\n0 passed, 1 failed, 0 skipped\nFAIL p TestHangs\npanic: test timed out\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" || !s.bad {
+	if diff := gocmp.Diff(want, out.String()); diff != "" || !s.bad {
 		t.Error(diff)
 	}
 }
 
-// TestFailure: of a long output, the errors and the end are printed again.
+// TestFailure: each error is printed again, with what is around it, or else the end.
 func TestFailure(t *testing.T) {
 	t.Parallel()
-	var output, want []string
-	for i := range 200 {
-		line := fmt.Sprintf("line %d\n", i)
-		switch i {
-		case 20, 25:
-			line = "        FAIL: ../cases/a.txtar:7: exit code 143, want 1\n"
-		case 50:
-			line = "    a_test.go:12: wrong\n"
+	lines := func(errors map[int]string) (output []string) {
+		for i := range 200 {
+			output = append(output, cmp.Or(errors[i], fmt.Sprintf("line %d\n", i)))
 		}
-		output = append(output, line)
-		if i >= 20 && i < 40 || i >= 50 && i < 65 || i >= 140 {
-			want = append(want, line)
-		}
+		return output
 	}
-	if diff := cmp.Diff("FAIL p TestLong\n"+strings.Join(want, ""), failure("p TestLong", output)); diff != "" {
-		t.Error(diff)
+	story := "        FAIL: ../cases/a.txtar:7: exit code 143, want 1\n"
+	for name, c := range map[string]struct {
+		output []string
+		want   [][2]int
+	}{
+		"errors":  {lines(map[int]string{5: story, 20: story, 25: story, 150: "    a_test.go:12: wrong\n"}), [][2]int{{0, 38}, {138, 163}}},
+		"neither": {lines(nil), [][2]int{{160, 200}}},
+	} {
+		want := "FAIL p TestLong\n"
+		for _, part := range c.want {
+			want += strings.Join(c.output[part[0]:part[1]], "")
+		}
+		if diff := gocmp.Diff(want, failure("p TestLong", c.output)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
 	}
 }

@@ -59,6 +59,9 @@ func TestStoriesOnDaemons(t *testing.T) {
 // oneAtATime is held by the stories that run one after the other.
 var oneAtATime sync.Mutex
 
+// machines bounds how many stories have a machine of their own at a time.
+var machines = make(chan struct{}, 8)
+
 // runOnMachines runs the stories one after the other on one machine. On a daemon, those that
 // mostly wait run at the same time, each on a machine of its own. Not so on the embedded engine,
 // of which a process can have only one (containerd has global settings), nor on an emulated
@@ -78,6 +81,8 @@ func runOnMachines(t *testing.T, conditions []string, newMachine func(t *testing
 	defer waiting.Wait()
 	for _, path := range waits {
 		waiting.Go(func() {
+			machines <- struct{}{}
+			defer func() { <-machines }()
 			engineUnderTest{conditions: conditions, open: func(t *testing.T) target { return newMachine(t).target() }}.run(t, path)
 		})
 	}

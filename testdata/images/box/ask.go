@@ -79,12 +79,12 @@ func ask(args []string) error {
 	set := flag.NewFlagSet("ask", flag.ContinueOnError)
 	udp := set.Bool("udp", false, "send datagrams")
 	times := set.Int("n", 1, "how often each address is asked")
-	want := set.String("for", "", "ask again until these answer, sorted and separated by commas, for a minute; refused and unknown are answers")
+	want := set.String("for", "", "ask again until these answer, sorted and separated by commas, for five minutes; refused and unknown are answers")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
 	network := map[bool]string{false: "tcp", true: "udp"}[*udp]
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(5 * time.Minute)
 	var failed []error
 	for _, addr := range set.Args() {
 		got := askTimes(network, addr, *times)
