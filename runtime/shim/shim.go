@@ -53,10 +53,10 @@ func Main() int {
 	return 0
 }
 
-// arguments are containerd's arguments for a shim.
+// arguments are containerd's arguments for a shim, and one of ours.
 type arguments struct {
 	namespace, id, address, bundle string
-	info, version                  bool
+	info, version, removeBundles   bool
 	command                        string
 }
 
@@ -68,6 +68,7 @@ func parse(args []string) (a arguments, err error) {
 	f.StringVar(&a.bundle, "bundle", "", "the task's bundle, for the command delete")
 	f.BoolVar(&a.info, "info", false, "describe the OCI runtime and exit")
 	f.BoolVar(&a.version, "v", false, "print the version and exit")
+	f.BoolVar(&a.removeBundles, protocol.RemoveBundlesArg, false, "remove the bundle of each container that is deleted")
 	f.String("publish-binary", "", "not used")
 	f.Bool("debug", false, "not used")
 	err = f.Parse(args)
@@ -114,7 +115,7 @@ func serve(ctx context.Context, a arguments) error {
 		return err
 	}
 	var server ttrpc.Server
-	service := task.New(a.namespace, os.Getenv(protocol.AddressEnv), reaper, server.Connections)
+	service := task.New(a.namespace, os.Getenv(protocol.AddressEnv), reaper, server.Connections, a.removeBundles)
 	server.Handle, server.Idle = service.Handle, service.Idle
 	go func() { _ = server.Serve(ctx, l) }()
 	<-service.Done()

@@ -118,6 +118,7 @@ func (s Shims) start(ctx context.Context, group, id string) error {
 		p, err = protocol.Start(ctx, protocol.Shim{
 			Program: s.Program, Namespace: s.Namespace, ID: id, Address: Socket(s.State), Path: path,
 			Events: Socket(s.State) + ttrpcSuffix, Search: protocol.SearchPath,
+			RemoveBundles: true,
 		})
 	})
 	if err != nil {

@@ -22,6 +22,8 @@ const (
 	AddressEnv = "TTRPC_ADDRESS"
 	// ListenerFD is the descriptor of the listening socket that a shim inherits.
 	ListenerFD = 3
+	// RemoveBundlesArg is an argument for Shim.RemoveBundles.
+	RemoveBundlesArg = "remove-bundles"
 	// SearchPath is the PATH of a shim unless there is another one.
 	SearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
@@ -54,6 +56,9 @@ type Shim struct {
 	Events    string // the address of the socket for its events
 	Path      string // of its own socket, at which nobody listens
 	Search    string // its PATH
+	// RemoveBundles says that the shim removes the bundle of each container that it deletes, which containerd
+	// otherwise does.
+	RemoveBundles bool
 }
 
 // Start starts the shim. It runs on after this program; the caller owns the process.
@@ -85,6 +90,9 @@ func (s Shim) spawn(ctx context.Context, l *net.UnixListener) (*os.Process, erro
 		return nil, err
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), s.Program, "-namespace", s.Namespace, "-id", s.ID, "-address", s.Address)
+	if s.RemoveBundles {
+		cmd.Args = append(cmd.Args, "-"+RemoveBundlesArg)
+	}
 	cmd.Dir = "/"
 	// Nothing else of the environment: it may contain secrets, and the shim runs for long.
 	cmd.Env = []string{"PATH=" + s.Search, AddressEnv + "=" + s.Events, "GOMAXPROCS=1"}

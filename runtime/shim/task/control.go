@@ -178,6 +178,9 @@ func (s *Service) delete(ctx context.Context, r *ttrpc.Request) (ttrpc.Message, 
 	if err := s.deleteEnded(ctx, c); err != nil {
 		return nil, err
 	}
+	if s.removesBundles {
+		_ = removeBundle(c.bundle) // containerd tries again
+	}
 	resp := &ttrpc.DeleteResponse{PID: uint32(c.init.pid), Exit: c.init.exit}
 	s.events.publish("delete", "TaskDelete", &ttrpc.ContainerEvent{ID: c.id, PID: resp.PID, Exit: resp.Exit})
 	return resp, nil

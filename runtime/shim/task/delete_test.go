@@ -30,6 +30,26 @@ func TestDelete(t *testing.T) {
 	}
 }
 
+// TestDeleteBundle: the bundle of a container that is deleted goes with it if that was asked for, and the directory that
+// containerd has linked in it.
+func TestDeleteBundle(t *testing.T) {
+	t.Parallel()
+	for _, removes := range []bool{false, true} {
+		s := newShim(t, "")
+		s.removesBundles = removes
+		s.run("exit 0")
+		s.wait(&ttrpc.Request{ID: "a"})
+		bundle, work := filepath.Join(s.dir, "bundles", "a"), filepath.Join(s.dir, "work", "a")
+		if err := errors.Join(os.MkdirAll(work, 0o700), os.Symlink(work, filepath.Join(bundle, "work"))); err != nil {
+			t.Fatal(err)
+		}
+		s.must("Delete", &ttrpc.Request{ID: "a"})
+		if absent(bundle) != removes || absent(work) != removes {
+			t.Errorf("removes bundles: %v; the bundle is gone: %v, its directory: %v", removes, absent(bundle), absent(work))
+		}
+	}
+}
+
 // TestDeleteStarting: a container that is being started is not killed: whoever deletes it does not know that
 // it runs.
 func TestDeleteStarting(t *testing.T) {

@@ -90,7 +90,7 @@ type shim struct {
 func newShim(t *testing.T, address string) *shim {
 	t.Helper()
 	dir := t.TempDir()
-	s := &shim{Service: New("ns", address, reaper, func() int { return 1 }), t: t, root: filepath.Join(dir, "ns"), dir: dir}
+	s := &shim{Service: New("ns", address, reaper, func() int { return 1 }, false), t: t, root: filepath.Join(dir, "ns"), dir: dir}
 	if err := os.Mkdir(s.root, 0o700); err != nil {
 		t.Fatal(err)
 	}

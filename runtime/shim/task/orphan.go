@@ -62,10 +62,15 @@ func (s *Service) deleteOrphan(ctx context.Context, c *container) {
 	s.end()
 }
 
-// removeBundle removes a bundle, but nothing that is still mounted in it.
+// removeBundle removes a bundle and the directory that belongs to it, but nothing that is still mounted in it.
 func removeBundle(bundle string) error {
 	if err := os.Remove(filepath.Join(bundle, "rootfs")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	if work, err := os.Readlink(filepath.Join(bundle, "work")); err == nil {
+		if err := os.RemoveAll(work); err != nil {
+			return err
+		}
 	}
 	return os.RemoveAll(bundle)
 }

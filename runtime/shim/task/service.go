@@ -29,7 +29,8 @@ type Service struct {
 	events    *publisher
 	methods   map[string]method
 	// connections returns how many clients there are.
-	connections func() int
+	connections    func() int
+	removesBundles bool
 
 	mu         sync.Mutex
 	containers map[string]*container
@@ -40,10 +41,11 @@ type Service struct {
 // method is a method of the service with its encoded request.
 type method func(ctx context.Context, payload []byte) (ttrpc.Message, error)
 
-// New returns the service of a namespace. address is that of containerd's ttrpc socket.
-func New(namespace, address string, r *oci.Reaper, connections func() int) *Service {
+// New returns the service of a namespace. address is that of containerd's ttrpc socket. removesBundles says that
+// deleting a container removes its bundle, so that containerd finds nothing to do.
+func New(namespace, address string, r *oci.Reaper, connections func() int, removesBundles bool) *Service {
 	s := &Service{
-		namespace: namespace, reaper: r, events: newPublisher(namespace, address), connections: connections,
+		namespace: namespace, reaper: r, events: newPublisher(namespace, address), connections: connections, removesBundles: removesBundles,
 		containers: map[string]*container{}, followed: map[string]bool{}, done: make(chan struct{}),
 	}
 	s.methods = map[string]method{

@@ -324,9 +324,9 @@ func TestConnectAndPids(t *testing.T) {
 // TestIdle: a shim that nobody uses ends, unless it has a container.
 func TestIdle(t *testing.T) {
 	t.Parallel()
-	unused := New("ns", "", reaper, func() int { return 0 })
+	unused := New("ns", "", reaper, func() int { return 0 }, false)
 	used := newShim(t, "")
-	used.Service = New("ns", "", reaper, func() int { return 0 })
+	used.Service = New("ns", "", reaper, func() int { return 0 }, false)
 	used.run("exec sleep 1000")
 	<-unused.Done()
 	select {
