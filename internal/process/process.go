@@ -26,32 +26,37 @@ var BootID = sync.OnceValue(func() string {
 // StartTime returns when the process was started, in clock ticks since the boot. The process
 // may be a zombie, end just now, or be absent; then it does not run and this is an error.
 func StartTime(pid int) (string, error) {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	fields, err := Stat(pid)
 	if err != nil {
 		return "", err
 	}
-	start, ok := parse(string(data))
+	start, ok := started(fields)
 	if !ok {
 		return "", fmt.Errorf("process %d has exited", pid)
 	}
 	return start, nil
 }
 
-// parse reads proc_pid_stat(5). It returns false for a process that does not run any more.
-func parse(stat string) (start string, ok bool) {
-	fields := fieldsOf(stat)
+// Stat returns the fields of proc_pid_stat(5) of a process, from the third one on.
+func Stat(pid int) ([]string, error) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return fieldsOf(string(stat)), err
+}
+
+// fieldsOf returns the fields from the third one on.
+func fieldsOf(stat string) []string {
+	// The program's name, in parentheses, may contain spaces and parentheses.
+	return strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+}
+
+// started returns when a process was started. It returns false for one that does not run any more.
+func started(fields []string) (start string, ok bool) {
 	// The state is field 3, the flags are field 9, the time of the start is field 22.
 	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
 		return "", false
 	}
 	flags, err := strconv.ParseUint(fields[6], 10, 32)
 	return fields[19], err == nil && flags&exiting == 0
-}
-
-// fieldsOf returns the fields of proc_pid_stat(5) from the third one on.
-func fieldsOf(stat string) []string {
-	// The program's name, in parentheses, may contain spaces and parentheses.
-	return strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 }
 
 // Runs reports whether the process runs that was started at the given time, as StartTime tells it.

@@ -61,8 +61,7 @@ func Descendants(pid int) (found []int) {
 
 // parentOf returns the parent of a process. It returns false for one that is gone.
 func parentOf(pid int) (parent int, ok bool) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if fields := fieldsOf(string(stat)); err == nil && len(fields) > 1 {
+	if fields, err := Stat(pid); err == nil && len(fields) > 1 {
 		parent, err = strconv.Atoi(fields[1])
 		return parent, err == nil
 	}

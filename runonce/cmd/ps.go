@@ -32,7 +32,9 @@ func (p *program) psCommand() *cli.Command {
 }
 
 func (c *psCommand) run(ctx context.Context, args []string) error {
-	t, err := c.pastTarget(&c.pastFlags, c.engine(c.console))
+	o := c.engine(c.console)
+	o.Looks = true
+	t, err := c.pastTarget(&c.pastFlags, o)
 	if err != nil {
 		return err
 	}

@@ -66,6 +66,9 @@ type Options struct {
 	// StartsNothing says that no container will be started, so that no OCI runtime has to be
 	// installed. Those that run are stopped with the one that they were started with.
 	StartsNothing bool
+	// Looks says that containers are only listed, as they are now, and that commands are run in them. With an embedded
+	// engine, their shims are not asked then, unless that is the only way to know.
+	Looks bool
 	// CertsDir holds a directory with a hosts.toml for each registry; empty means
 	// /etc/containerd/certs.d.
 	CertsDir string
@@ -134,6 +137,12 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	chosen, err := o.tryRuntimes(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if o.Looks = o.Looks && o.Address == ""; o.Looks {
+		if e, ok, err := openToLook(ctx, o, chosen); ok || err != nil {
+			return e, err
+		}
+		o.Looks = false
 	}
 	e := newEngine(o)
 	e.chosen = chosen

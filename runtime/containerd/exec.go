@@ -40,6 +40,9 @@ func (o Options) execDir() string { return filepath.Join(o.State, "exec") }
 
 // Exec runs a command inside the container.
 func (e *Engine) Exec(ctx context.Context, id string, args []string) (res engine.ExecResult, err error) {
+	if e.o.Looks {
+		return e.execToLook(ctx, id, args)
+	}
 	err = e.inContainer(ctx, id, engine.Command{Args: args}, nil, func(ctx context.Context, x command) error {
 		var out limitedBuffer
 		res.ExitCode, err = x.run(ctx, e.o.execDir(), engine.Streams{Stdout: &out}, true)
@@ -51,7 +54,7 @@ func (e *Engine) Exec(ctx context.Context, id string, args []string) (res engine
 
 // ExecStreams runs a command inside the container, with streams.
 func (e *Engine) ExecStreams(ctx context.Context, id string, c engine.Command, s engine.Streams) (code int32, err error) {
-	code, ok, err := e.o.execTied(ctx, id, c, s)
+	code, ok, err := e.o.execTied(ctx, id, c, s, s.TTY)
 	if ok {
 		return code, err
 	}

@@ -89,7 +89,7 @@ func ExecRunning(ctx context.Context, o Options, in PodContainer, c engine.Comma
 		return 0, false, err
 	}
 	for _, id := range o.bundled(in) {
-		if code, ok, err = o.execTied(ctx, id, c, s); ok {
+		if code, ok, err = o.execTied(ctx, id, c, s, s.TTY); ok {
 			break
 		}
 	}
@@ -98,15 +98,15 @@ func ExecRunning(ctx context.Context, o Options, in PodContainer, c engine.Comma
 
 // execTied runs a command in a running container over a connection of its own to the shim, with which the command
 // ends. ok says whether the shim can do that. If not, it is none of ours or of an earlier version, nothing has
-// happened, and err says why.
-func (o Options) execTied(ctx context.Context, id string, c engine.Command, s engine.Streams) (code int32, ok bool, err error) {
+// happened, and err says why. If it has one output, that goes to Stdout.
+func (o Options) execTied(ctx context.Context, id string, c engine.Command, s engine.Streams, oneOutput bool) (code int32, ok bool, err error) {
 	tasks, process, err := o.connectTied(ctx, id, c, consoleSize(s))
 	if err != nil {
 		return 0, false, err
 	}
 	defer func() { _ = tasks.client.Close() }()
 	s.Starting = nil // the shim ends what this process cannot end
-	code, err = command{tasks, id, newExecID(), process}.run(ctx, o.execDir(), s, s.TTY)
+	code, err = command{tasks, id, newExecID(), process}.run(ctx, o.execDir(), s, oneOutput)
 	return code, tasks.added, inCommand(ctx, id, c, execError(ctx, err, c.Args))
 }
 

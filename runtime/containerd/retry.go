@@ -59,6 +59,15 @@ func (e *Engine) currentSession() (*session, error) {
 	return e.current, nil
 }
 
+// usable returns an error if the engine is closed. One that only looks has nothing to close.
+func (e *Engine) usable() error {
+	if e.o.Looks {
+		return nil
+	}
+	_, err := e.currentSession()
+	return err
+}
+
 // replace returns the session that replaces the lost one, made by this call or by another.
 func (e *Engine) replace(ctx context.Context, lost *session) (*session, error) {
 	e.opening.Lock()

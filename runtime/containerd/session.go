@@ -145,7 +145,7 @@ func (s *session) embedOrJoin(ctx context.Context, o Options) error {
 		unlock, err := server.TryLock(o.Root)
 		if err == nil {
 			s.closers = append(s.closers, unlock)
-			s.server, err = server.Start(ctx, server.Options{Root: o.Root, State: o.State, Namespace: o.Namespace, Log: o.Log})
+			s.server, err = server.Start(ctx, server.Options{Root: o.Root, State: o.State, Namespace: o.Namespace, Log: o.Log, Stores: o.Looks})
 			if err != nil {
 				return err
 			}

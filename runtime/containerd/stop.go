@@ -26,7 +26,7 @@ const (
 
 // Containers returns the pod's containers, or all.
 func (e *Engine) Containers(_ context.Context, podUID string) ([]engine.Container, error) {
-	if _, err := e.currentSession(); err != nil {
+	if err := e.usable(); err != nil {
 		return nil, err
 	}
 	return e.containers.list(podUID), nil

@@ -31,7 +31,7 @@ const (
 
 // Events sends what happens to containers until ctx is done.
 func (e *Engine) Events(ctx context.Context) (<-chan engine.Event, error) {
-	if _, err := e.currentSession(); err != nil {
+	if err := e.usable(); err != nil {
 		return nil, err
 	}
 	return e.containers.events(ctx), nil

@@ -27,6 +27,8 @@ type Options struct {
 	State     string
 	Namespace string // of the containers
 	Log       *slog.Logger
+	// Stores says that only what is stored is needed: the server knows no tasks, and nobody else can use it.
+	Stores bool
 }
 
 // Server is a containerd inside this process.
@@ -67,10 +69,10 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err == nil {
 		s.Client, err = newClient(s.set)
 	}
-	if err == nil {
+	if err == nil && !o.Stores {
 		err = s.recover(ctx, o)
 	}
-	if err == nil {
+	if err == nil && !o.Stores {
 		s.listeners, err = serve(ctx, s.set, Socket(o.State))
 	}
 	if err != nil {
@@ -109,6 +111,10 @@ func (s *Server) load(ctx context.Context, o Options) error {
 		switch r.URI() {
 		case plugins.ShimPlugin.String() + ".manager":
 			r.InitFn = func(ic *plugin.InitContext) (any, error) { return newShimManager(ic, s.set, o.State) }
+		case plugins.RuntimePluginV2.String() + ".task":
+			if o.Stores {
+				r.InitFn = func(*plugin.InitContext) (any, error) { return noTasks{}, nil }
+			}
 		case overlayPlugin:
 			r.InitFn = unlessUnusable(r.InitFn, o)
 		}

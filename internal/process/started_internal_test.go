@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestParse(t *testing.T) {
+func TestStarted(t *testing.T) {
 	t.Parallel()
 	const stat = "7 (a) (b c) S 1 7 7 0 -1 4194560 98 0 1 0 0 0 0 0 20 0 1 0 1408632 3133440 358\n"
 	for text, want := range map[string]string{
@@ -16,7 +16,7 @@ func TestParse(t *testing.T) {
 		strings.Replace(stat, " 20 0 1 0 1408632", "", 1): "",
 		"": "",
 	} {
-		if got, ok := parse(text); got != want && ok || ok != (want != "") {
+		if got, ok := started(fieldsOf(text)); got != want && ok || ok != (want != "") {
 			t.Errorf("%q: %q, %v", text, got, ok)
 		}
 	}

@@ -1,0 +1,118 @@
+package containerd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+
+	"github.com/runonce/runonce/internal/failure"
+	"github.com/runonce/runonce/internal/process"
+	"github.com/runonce/runonce/runtime/containerd/images"
+	"github.com/runonce/runonce/runtime/engine"
+	"github.com/runonce/runonce/runtime/shim/protocol"
+)
+
+// openToLook returns an engine for somebody who looks at the containers: what they do is known from their records and
+// from the kernel, without their shims, of which each would take three calls. It has let go of containerd by then. ok is
+// false if that is not known of one of them: its shim, or the OCI runtime, has to be asked.
+func openToLook(ctx context.Context, o Options, chosen Choice) (e *Engine, ok bool, err error) {
+	s, err := connect(ctx, o)
+	if err != nil {
+		return nil, false, err
+	}
+	e = newEngine(o)
+	e.chosen = chosen
+	ok, err = e.look(namespaces.WithNamespace(ctx, o.Namespace), s)
+	if err = errors.Join(err, s.Close()); err != nil {
+		return nil, false, failure.Unusable{Cause: err}
+	}
+	return e, ok, nil
+}
+
+// look fills e.containers, and reports whether it knows what has become of all.
+func (e *Engine) look(ctx context.Context, s *session) (known bool, err error) {
+	shim, err := os.Stat(s.shim)
+	if err != nil {
+		return false, err
+	}
+	all, err := s.ContainerService().List(ctx)
+	if err != nil {
+		return false, fmt.Errorf("listing containers: %w", images.NativeError(err))
+	}
+	for _, c := range all {
+		one, ok := containerOf(c)
+		if !ok {
+			continue
+		}
+		e.containers.add(one)
+		if !e.lookAt(one.ID, shim) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// lookAt notes the state of a container, and reports whether it knows that. If it runs, it does so in that shim.
+func (e *Engine) lookAt(id string, shim os.FileInfo) bool {
+	r, err := protocol.Read(e.recordPath(id))
+	r.ContainerID = id
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return true // it was never started
+	case err != nil:
+		return false
+	case r.Ended():
+		e.containers.exited(r)
+		return true
+	case r.StartedAt.IsZero(), e.thirdParty(id):
+		return false
+	}
+	bundle, err := e.o.bundle(id)
+	if err != nil {
+		return false
+	}
+	pid, ok := runsIn(shim, bundle, id)
+	if ok {
+		e.containers.started(id, r.StartedAt, pid)
+	}
+	return ok
+}
+
+// runsIn returns the ID of the process of a container, if it and its shim, whose program is given, run.
+func runsIn(shim os.FileInfo, bundle, id string) (pid int, ok bool) {
+	text, err := os.ReadFile(filepath.Join(bundle, "init.pid"))
+	if err != nil {
+		return 0, false
+	}
+	if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil || !process.Alive(pid) {
+		return 0, false
+	}
+	// Another process may have the number by now.
+	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil || !bytes.Contains(groups, []byte(id)) {
+		return 0, false
+	}
+	parent, _ := process.Parent(pid)
+	program, err := os.Stat(fmt.Sprintf("/proc/%d/exe", parent))
+	return pid, err == nil && os.SameFile(program, shim)
+}
+
+// execToLook is Exec with an engine that only looks.
+func (e *Engine) execToLook(ctx context.Context, id string, args []string) (res engine.ExecResult, err error) {
+	var out limitedBuffer
+	var ok bool
+	res.ExitCode, ok, err = e.o.execTied(ctx, id, engine.Command{Args: args}, engine.Streams{Stdout: &out}, true)
+	if !ok && err != nil {
+		err = fmt.Errorf("running %q in container %q: %w", args[0], id, err)
+	}
+	res.Output = out
+	return res, err
+}

@@ -1,0 +1,103 @@
+package containerd_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/runonce/runonce/internal/process"
+	"github.com/runonce/runonce/runtime/containerd"
+	"github.com/runonce/runonce/runtime/engine"
+)
+
+// openToLook opens an engine that only looks.
+func openToLook(t *testing.T, p testDirs) *containerd.Engine {
+	t.Helper()
+	o := p.options()
+	o.Looks = true
+	e, err := containerd.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+func list(t *testing.T, e *containerd.Engine) []engine.Container {
+	t.Helper()
+	all, err := e.Containers(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestLook: who only looks sees the same as everybody else, without the shims, which are stopped here, and can run
+// commands. A dead shim makes it look closer.
+func TestLook(t *testing.T) {
+	p := newTestDirs(t)
+	e := p.openWithBox(t)
+	for _, c := range []engine.ContainerConfig{p.box(t, "runs", "sleep"), p.box(t, "ended", "exit", "3")} {
+		if err := e.Start(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, e, "ended", engine.StateExited)
+	want := list(t, e)
+	compare := func(e *containerd.Engine) {
+		t.Helper()
+		if diff := cmp.Diff(want, list(t, e)); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
+	compare(openToLook(t, p)) // beside the process that serves
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	shim := shimOf(t, p, "runs")
+	if err := syscall.Kill(shim, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	alone := openToLook(t, p)
+	compare(alone)
+	compare(openToLook(t, p)) // nobody waits for the one before to be closed
+	if err := syscall.Kill(shim, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := alone.Exec(t.Context(), "runs", []string{"/bin/box", "exit", "4"}); err != nil || res.ExitCode != 4 {
+		t.Errorf("exit code %d, %v", res.ExitCode, err)
+	}
+	if res, err := alone.Exec(t.Context(), "ended", []string{"/bin/box"}); err == nil {
+		t.Errorf("exit code %d of a command in a container that has ended", res.ExitCode)
+	}
+	if err := syscall.Kill(shim, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for process.Alive(shim) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if c, _ := find(t, openToLook(t, p), "runs"); c.State != engine.StateUnknown {
+		t.Errorf("%q without its shim", c.State)
+	}
+}
+
+// shimOf returns the process ID of a container's shim.
+func shimOf(t *testing.T, p testDirs, id string) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(p.bundles(), id, "init.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if _, err := fmt.Sscan(strings.TrimSpace(string(text)), &pid); err != nil {
+		t.Fatal(err)
+	}
+	shim, _ := process.Parent(pid)
+	return shim
+}
