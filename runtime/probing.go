@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -122,6 +123,9 @@ func (p *Pods) Probe(ctx context.Context) error {
 	defer wg.Wait()
 	slots := make(chan struct{}, maxProbes)
 	for _, r := range known {
+		if !p.mayHaveProbes(ctx, r.Pod) {
+			continue
+		}
 		o, err := p.observe(ctx, r.Pod)
 		if err != nil {
 			return err
@@ -132,8 +136,7 @@ func (p *Pods) Probe(ctx context.Context) error {
 		for _, def := range podspec.Containers(r.Pod) {
 			c := o.Containers[def.Name]
 			def = withoutStartup(podstate.WithHealthcheck(def, c), r, c)
-			hasProbes := def.StartupProbe != nil || def.ReadinessProbe != nil
-			if c.State != engine.StateRunning || !hasProbes || r.AwaitsPostStart(def, c.ID) || !p.probes.add(c.ID, &probeWorker{pod: r.Pod.UID, stop: func() {}}) {
+			if c.State != engine.StateRunning || !hasProbes(def) || r.AwaitsPostStart(def, c.ID) || !p.probes.add(c.ID, &probeWorker{pod: r.Pod.UID, stop: func() {}}) {
 				continue
 			}
 			wg.Go(func() {
@@ -145,6 +148,17 @@ func (p *Pods) Probe(ctx context.Context) error {
 	}
 	return nil
 }
+
+// mayHaveProbes says, without looking any further, whether there is something to probe in a pod.
+func (p *Pods) mayHaveProbes(ctx context.Context, pod *v1.Pod) bool {
+	all, err := p.o.Engine.Containers(ctx, string(pod.UID))
+	return err != nil || slices.ContainsFunc(all, func(c engine.Container) bool {
+		def := podspec.Container(pod, c.Name)
+		return def != nil && hasProbes(podstate.WithHealthcheck(def, c))
+	})
+}
+
+func hasProbes(def *v1.Container) bool { return def.StartupProbe != nil || def.ReadinessProbe != nil }
 
 // runHook follows pkg/kubelet/lifecycle/handlers.go, also in its words: any HTTP status is a
 // success, and a tcpSocket hook is not run.

@@ -46,7 +46,7 @@ func Descendants(pid int) (found []int) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is right
 	for _, dir := range dirs {
 		child, err := strconv.Atoi(filepath.Base(dir))
-		if parent, ok := parentOf(child); err == nil && ok {
+		if parent, ok := Parent(child); err == nil && ok {
 			children[parent] = append(children[parent], child)
 		}
 	}
@@ -59,22 +59,20 @@ func Descendants(pid int) (found []int) {
 	return found
 }
 
-// parentOf returns the parent of a process. It returns false for one that is gone.
-func parentOf(pid int) (parent int, ok bool) {
-	if fields, err := Stat(pid); err == nil && len(fields) > 1 {
-		parent, err = strconv.Atoi(fields[1])
-		return parent, err == nil
+// Parent returns the parent of a process. It returns false for one that does not run any more.
+func Parent(pid int) (parent int, ok bool) {
+	fields, err := Stat(pid)
+	if err != nil {
+		return 0, false
 	}
-	return 0, false
+	if _, ok = started(fields); ok {
+		parent, err = strconv.Atoi(fields[1])
+	}
+	return parent, ok && err == nil
 }
 
-// Parent returns the parent of a process and the name of its program, of at most 15 bytes. A process that is gone has
-// none.
-func Parent(pid int) (parent int, name string) {
-	parent, ok := parentOf(pid)
-	if !ok {
-		return 0, ""
-	}
-	comm, _ := os.ReadFile("/proc/" + strconv.Itoa(parent) + "/comm")
-	return parent, strings.TrimSpace(string(comm))
+// Name returns the name of a process's program, of at most 15 bytes; empty for a process that is gone.
+func Name(pid int) string {
+	name, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+	return strings.TrimSpace(string(name))
 }

@@ -62,8 +62,8 @@ func wantEnded(t *testing.T, all []int) {
 func TestKillTree(t *testing.T) {
 	t.Parallel()
 	root, all := startTree(t)
-	if parent, name := process.Parent(all[1]); parent != all[0] || name != "sh" {
-		t.Errorf("the parent of %d is %d, %q", all[1], parent, name)
+	if parent, ok := process.Parent(all[1]); parent != all[0] || !ok || process.Name(parent) != "sh" {
+		t.Errorf("the parent of %d is %d, %q", all[1], parent, process.Name(parent))
 	}
 	if err := process.KillTree(all[0]); err != nil {
 		t.Error(err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -282,24 +281,27 @@ func (t *nodeTarget) states(ctx context.Context, namespaces func() []string) ([]
 	if err != nil {
 		return nil, err
 	}
+	known, err := t.records.List()
+	if err != nil {
+		return nil, unusable(err)
+	}
+	recorded := make(map[types.UID]*record.Pod, len(known))
+	for _, r := range known {
+		recorded[r.Pod.UID] = r
+	}
 	states := make([]report.PodState, len(pods))
 	for i, pod := range pods {
-		if states[i], err = t.stateOf(pod); err != nil {
-			return nil, unusable(err)
-		}
+		states[i] = t.stateOf(pod, recorded[pod.UID])
 	}
 	return states, nil
 }
 
-// stateOf returns what the last run has decided about the pod, and whether one goes on.
-func (t *nodeTarget) stateOf(pod *v1.Pod) (report.PodState, error) {
+// stateOf returns what the last run has decided about the pod, and whether one goes on. r is nil if the pod was removed
+// meanwhile.
+func (t *nodeTarget) stateOf(pod *v1.Pod, r *record.Pod) report.PodState {
 	state := report.PodState{Pod: pod}
-	r, err := t.records.Load(pod.UID)
-	if errors.Is(err, fs.ErrNotExist) {
-		return state, nil // it was removed meanwhile
-	}
-	if err != nil {
-		return state, err
+	if r == nil {
+		return state
 	}
 	state.Node = r.Node
 	_, provided := pod.Annotations[podspec.AnnotationNode]
@@ -307,7 +309,7 @@ func (t *nodeTarget) stateOf(pod *v1.Pod) (report.PodState, error) {
 	if o := r.Outcome; o != nil {
 		state.Outcome, state.Reason, state.Message, state.DecidedAt = runonce.Outcome(o.Outcome), o.Reason, o.Message, o.DecidedAt
 	}
-	return state, nil
+	return state
 }
 
 func (t *nodeTarget) stop(ctx context.Context, pod *v1.Pod) (string, error) {

@@ -90,11 +90,7 @@ func (o *nodeObserver) Observe(ctx context.Context, pod *v1.Pod) (runonce.Observ
 	if r.Removed || again || seen.Outcome == runonce.Preempted && !o.existence {
 		return seen, nil
 	}
-	state, err := o.t.stateOf(r.Pod)
-	if err != nil {
-		return seen, err
-	}
-	now := *r.Pod
+	state, now := o.t.stateOf(r.Pod, r), *r.Pod
 	if !o.existence {
 		now.Status, err = o.t.pods.Look(ctx, r.Pod)
 		if _, gone := o.t.records.Load(pod.UID); errors.Is(gone, fs.ErrNotExist) {

@@ -286,7 +286,7 @@ func end(ctx context.Context, tasks tasksapi.TasksClient, container, id string) 
 // process alone. It does nothing if the process is one of another PID namespace, as when a daemon's
 // socket was mounted into a container.
 func killTree(pid uint32) error {
-	if _, shim := process.Parent(int(pid)); pid == 0 || !strings.Contains(shim, "shim") {
+	if shim, ok := process.Parent(int(pid)); pid == 0 || !ok || !strings.Contains(process.Name(shim), "shim") {
 		return nil
 	}
 	return process.KillTree(int(pid))

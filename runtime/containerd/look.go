@@ -92,7 +92,11 @@ func runsIn(shim os.FileInfo, bundle, id string) (pid int, ok bool) {
 	if err != nil {
 		return 0, false
 	}
-	if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil || !process.Alive(pid) {
+	if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+		return 0, false
+	}
+	parent, ok := process.Parent(pid)
+	if !ok {
 		return 0, false
 	}
 	// Another process may have the number by now.
@@ -100,7 +104,6 @@ func runsIn(shim os.FileInfo, bundle, id string) (pid int, ok bool) {
 	if err != nil || !bytes.Contains(groups, []byte(id)) {
 		return 0, false
 	}
-	parent, _ := process.Parent(pid)
 	program, err := os.Stat(fmt.Sprintf("/proc/%d/exe", parent))
 	return pid, err == nil && os.SameFile(program, shim)
 }

@@ -44,7 +44,7 @@ func TestEnsureStartsOneShimForAGroup(t *testing.T) {
 	for out == nil && time.Now().Before(deadline) {
 		out, _ = os.ReadFile(s.Program + ".out")
 	}
-	for _, want := range []string{"-namespace ns -id a -address " + Socket(s.State) + "\n", "TTRPC_ADDRESS=" + Socket(s.State) + ".ttrpc\n", "\n/\n"} {
+	for _, want := range []string{"-namespace ns -id a -address " + Socket(s.State) + " -remove-bundles\n", "TTRPC_ADDRESS=" + Socket(s.State) + ".ttrpc\n", "\n/\n"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in %q", want, out)
 		}
