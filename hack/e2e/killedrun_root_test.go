@@ -117,7 +117,9 @@ func TestSecondSignalHandsOver(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	b.awaitPods(t, 1)
+	if !eventually(func() bool { return strings.Contains(b.run(t, "logs", "stubborn").stdout, "deaf") }) {
+		t.Fatal("the container does not run")
+	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -2,10 +2,12 @@ package cmd
 
 import (
 	"context"
+	goruntime "runtime"
 	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/runonce/runonce/internal/podspec"
@@ -92,14 +94,20 @@ func (c *psCommand) wanted(all []report.PodState, args []string) ([]report.PodSt
 
 // addContainers adds the containers of the pods and what they have used, with the last lines of their logs if the pod was named.
 func (c *console) addContainers(ctx context.Context, states []report.PodState, t target) {
+	var all errgroup.Group
+	all.SetLimit(goruntime.GOMAXPROCS(0))
 	for i := range states {
-		s := &states[i]
-		var err error
-		if s.Containers, err = runonce.Containers(s.Pod, t.logs(), s.Named && s.Pod.Status.Phase != v1.PodSucceeded); err != nil {
-			c.log.Warn("could not read the end of a log", "error", err)
-		}
-		runonce.AddUsage(ctx, t.runtime(), s.Pod, s.Containers)
+		all.Go(func() error {
+			s := &states[i]
+			var err error
+			if s.Containers, err = runonce.Containers(s.Pod, t.logs(), s.Named && s.Pod.Status.Phase != v1.PodSucceeded); err != nil {
+				c.log.Warn("could not read the end of a log", "error", err)
+			}
+			runonce.AddUsage(ctx, t.runtime(), s.Pod, s.Containers)
+			return nil
+		})
 	}
+	_ = all.Wait() // none of them fails
 }
 
 // addEvents adds the events of the pods.

@@ -8,10 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/runonce/runonce/internal/failure"
 	"github.com/runonce/runonce/internal/process"
@@ -47,17 +50,24 @@ func (e *Engine) look(ctx context.Context, s *session) (known bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("listing containers: %w", images.NativeError(err))
 	}
+	var unclear atomic.Bool
+	var looking errgroup.Group
+	looking.SetLimit(goruntime.GOMAXPROCS(0))
 	for _, c := range all {
 		one, ok := containerOf(c)
 		if !ok {
 			continue
 		}
 		e.containers.add(one)
-		if !e.lookAt(one.ID, shim) {
-			return false, nil
-		}
+		looking.Go(func() error {
+			if !unclear.Load() && !e.lookAt(one.ID, shim) {
+				unclear.Store(true)
+			}
+			return nil
+		})
 	}
-	return true, nil
+	_ = looking.Wait() // none of them fails
+	return !unclear.Load(), nil
 }
 
 // lookAt notes the state of a container, and reports whether it knows that. If it runs, it does so in that shim.

@@ -52,6 +52,10 @@ import (
 //     a goroutine. And it keeps third-party shims whose container ended while nobody
 //     served: containerd would end them, and with them the exit code, which only they know
 //     (TestRuntimeClassExitUnseen in hack/e2e).
+//   - A shim removes the bundle of a container that it deletes (protocol.Shim.RemoveBundles). Containerd would
+//     run the shim's program for what a dead shim leaves, whenever it has closed a connection to a shim, and look
+//     for mounts in the bundle. It cannot do so in a directory that is gone: removing 30 pods takes 0.55 s instead of
+//     0.93 s (medians of eight alternating runs).
 //   - Shims.RemoveForgotten removes a container that containerd has forgotten: by its shim, by
 //     killing the shim, which it finds through /proc, or by "runc delete --force"
 //     (TestRemoveWhatContainerdForgot, TestRemoveFromShim).
