@@ -51,7 +51,7 @@ func suites(all bool) []suite {
 		{"./hack/vm", "^TestMachine$", every},
 		{"./runtime/cgroup", ".", every},
 		{"./runtime/ocispec", "TestRunc", plain},
-		{"./runtime/containerd", "^(TestEmbeddedConforms|TestCrunConforms|TestOutOfMemory|TestExitWhileNobodyWatches)$/" +
+		{"./runtime/containerd", "^(TestLook|TestEmbeddedConforms|TestCrunConforms|TestOutOfMemory|TestExitWhileNobodyWatches)$/" +
 			"^(start_and_exit_code|stop_with_grace|stop_of_a_deaf_process_kills|remove_kills_and_forgets|" +
 			"containers_of_one_pod|exec|a_later_process_finds_what_runs|orderly)$", plain},
 		{"./runtime/containerd", "^(TestCrunFaults|TestTrial.*)$", plain},
