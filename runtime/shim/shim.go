@@ -115,13 +115,17 @@ func serve(ctx context.Context, a arguments) error {
 		return err
 	}
 	var server ttrpc.Server
-	service := task.New(a.namespace, os.Getenv(protocol.AddressEnv), reaper, server.Connections, a.removeBundles)
+	leave := func() {
+		_ = os.Remove(l.Addr().String())
+		_ = l.Close()
+	}
+	service := task.New(task.Options{
+		Namespace: a.namespace, Address: os.Getenv(protocol.AddressEnv), Reaper: reaper,
+		Connections: server.Connections, Leave: leave, RemoveBundles: a.removeBundles,
+	})
 	server.Handle, server.Idle = service.Handle, service.Idle
 	go func() { _ = server.Serve(ctx, l) }()
 	<-service.Done()
-	// First, so that the pod's next container finds either a shim that stays or none.
-	_ = os.Remove(l.Addr().String())
-	_ = l.Close()
 	service.Flush()
 	server.Drain(answerTimeout)
 	return nil

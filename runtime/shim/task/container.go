@@ -89,7 +89,7 @@ func (s *Service) newContainer(r *ttrpc.CreateRequest) (*container, error) {
 	if c.spec, err = oci.ReadSpec(r.Bundle); err != nil {
 		return nil, fmt.Errorf("reading the spec: %w", err)
 	}
-	c.runtime = oci.NewRuntime(c.options, s.namespace, s.reaper)
+	c.runtime = oci.NewRuntime(c.options, s.o.Namespace, s.o.Reaper)
 	c.owner = owner{int(c.options.IoUID), int(c.options.IoGID)}
 	if out, ok := protocol.ParseOutput(r.Stdout); ok {
 		c.record = out.RecordPath
@@ -119,7 +119,7 @@ func (s *Service) create(ctx context.Context, r *ttrpc.CreateRequest) (ttrpc.Mes
 	if err := s.add(c); err != nil {
 		return nil, err
 	}
-	defer s.reaper.Hold()()
+	defer s.o.Reaper.Hold()()
 	c.starting.Lock()
 	defer c.starting.Unlock()
 	defer close(c.created)
@@ -133,7 +133,7 @@ func (s *Service) create(ctx context.Context, r *ttrpc.CreateRequest) (ttrpc.Mes
 	c.init.pid, c.init.state = pid, ttrpc.Created
 	c.mu.Unlock()
 	s.events.publish("create", "TaskCreate", &ttrpc.TaskCreate{ID: c.id, Bundle: c.bundle, Rootfs: r.Rootfs, IO: r.Stdio, PID: uint32(pid)})
-	s.reaper.Watch(pid, func(e oci.Exit) { go s.exited(context.WithoutCancel(ctx), c, e) })
+	s.o.Reaper.Watch(pid, func(e oci.Exit) { go s.exited(context.WithoutCancel(ctx), c, e) })
 	return &ttrpc.PID{PID: uint32(pid)}, nil
 }
 
@@ -149,7 +149,7 @@ func (s *Service) launch(ctx context.Context, c *container, mounts []ttrpc.Mount
 		if err := os.MkdirAll(rootfs, 0o711); err != nil {
 			return 0, err
 		}
-		if err := s.reaper.Mount(m, rootfs); err != nil {
+		if err := s.o.Reaper.Mount(m, rootfs); err != nil {
 			return 0, fmt.Errorf("failed to mount rootfs component: %w", err)
 		}
 	}

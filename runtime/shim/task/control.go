@@ -30,7 +30,7 @@ func (s *Service) kill(ctx context.Context, r *ttrpc.KillRequest) (ttrpc.Message
 	one := !r.All || sig == syscall.SIGKILL && !c.spec.SharesPIDs()
 	paused = paused || sig == syscall.SIGKILL && frozen(pid) // the OCI runtime thaws it
 	if r.ExecID != "" || one && !paused {
-		err := s.reaper.Signal(pid, sig)
+		err := s.o.Reaper.Signal(pid, sig)
 		if errors.Is(err, syscall.ESRCH) {
 			err = errFinished
 		}
@@ -178,7 +178,7 @@ func (s *Service) delete(ctx context.Context, r *ttrpc.Request) (ttrpc.Message, 
 	if err := s.deleteEnded(ctx, c); err != nil {
 		return nil, err
 	}
-	if s.removesBundles {
+	if s.o.RemoveBundles {
 		_ = removeBundle(c.bundle) // containerd tries again
 	}
 	resp := &ttrpc.DeleteResponse{PID: uint32(c.init.pid), Exit: c.init.exit}
@@ -196,7 +196,7 @@ func (s *Service) awaitEnd(ctx context.Context, c *container) error {
 	}
 	state := c.stateOf(&c.init)
 	if state == ttrpc.Created {
-		_ = s.reaper.Signal(c.init.pid, syscall.SIGKILL)
+		_ = s.o.Reaper.Signal(c.init.pid, syscall.SIGKILL)
 	}
 	c.starting.Unlock()
 	if state != ttrpc.Created && state != ttrpc.Stopped && process.Alive(c.init.pid) {

@@ -36,7 +36,7 @@ func TestDeleteBundle(t *testing.T) {
 	t.Parallel()
 	for _, removes := range []bool{false, true} {
 		s := newShim(t, "")
-		s.removesBundles = removes
+		s.o.RemoveBundles = removes
 		s.run("exit 0")
 		s.wait(&ttrpc.Request{ID: "a"})
 		bundle, work := filepath.Join(s.dir, "bundles", "a"), filepath.Join(s.dir, "work", "a")

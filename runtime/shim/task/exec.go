@@ -61,7 +61,7 @@ func (s *Service) startExec(ctx context.Context, c *container, p *containerProce
 	if !ready {
 		return nil, ttrpc.Errorf(ttrpc.FailedPrecondition, "container %s init process is not running", c.id)
 	}
-	defer s.reaper.Hold()()
+	defer s.o.Reaper.Hold()()
 	// Whoever started it may be killed meanwhile. With the OCI runtime ended halfway, nobody would know the process.
 	ctx, cancel := limited(ctx, oci.StartLimit)
 	defer cancel()
@@ -74,7 +74,7 @@ func (s *Service) startExec(ctx context.Context, c *container, p *containerProce
 	p.pid = pid
 	c.mu.Unlock()
 	s.events.publish("exec-started", "TaskExecStarted", &ttrpc.ProcessEvent{Request: ttrpc.Request{ID: c.id, ExecID: p.id}, PID: uint32(pid)})
-	s.reaper.Watch(pid, func(e oci.Exit) { go s.execExited(c, p, e) })
+	s.o.Reaper.Watch(pid, func(e oci.Exit) { go s.execExited(c, p, e) })
 	if p.tied {
 		go s.endWith(ttrpc.Disconnected(ctx), c, p)
 	}
@@ -88,7 +88,7 @@ func (s *Service) endWith(gone <-chan struct{}, c *container, p *containerProces
 		return
 	case <-gone:
 	}
-	if s.reaper.Signal(p.pid, syscall.SIGSTOP) == nil { // it has not ended: its number is not another's
+	if s.o.Reaper.Signal(p.pid, syscall.SIGSTOP) == nil { // it has not ended: its number is not another's
 		_ = process.KillTree(p.pid)
 	}
 	<-p.done

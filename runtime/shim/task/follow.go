@@ -30,7 +30,7 @@ func (s *Service) clean(command []string, inherits *os.File) error {
 	}
 	defer func() { _ = null.Close() }()
 	ended := make(chan oci.Exit, 1)
-	_, err = s.reaper.Start(command, &syscall.ProcAttr{
+	_, err = s.o.Reaper.Start(command, &syscall.ProcAttr{
 		Env:   []string{"PATH=" + os.Getenv("PATH")},
 		Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), inherits.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},

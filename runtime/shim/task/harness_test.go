@@ -87,10 +87,15 @@ type shim struct {
 	dir  string
 }
 
+// newService returns a service with so many clients.
+func newService(address string, clients int) *Service {
+	return New(Options{Namespace: "ns", Address: address, Reaper: reaper, Connections: func() int { return clients }, Leave: func() {}})
+}
+
 func newShim(t *testing.T, address string) *shim {
 	t.Helper()
 	dir := t.TempDir()
-	s := &shim{Service: New("ns", address, reaper, func() int { return 1 }, false), t: t, root: filepath.Join(dir, "ns"), dir: dir}
+	s := &shim{Service: newService(address, 1), t: t, root: filepath.Join(dir, "ns"), dir: dir}
 	if err := os.Mkdir(s.root, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -24,13 +24,9 @@ const (
 
 // Service is the task service.
 type Service struct {
-	namespace string
-	reaper    *oci.Reaper
-	events    *publisher
-	methods   map[string]method
-	// connections returns how many clients there are.
-	connections    func() int
-	removesBundles bool
+	o       Options
+	events  *publisher
+	methods map[string]method
 
 	mu         sync.Mutex
 	containers map[string]*container
@@ -41,11 +37,24 @@ type Service struct {
 // method is a method of the service with its encoded request.
 type method func(ctx context.Context, payload []byte) (ttrpc.Message, error)
 
-// New returns the service of a namespace. address is that of containerd's ttrpc socket. removesBundles says that
-// deleting a container removes its bundle, so that containerd finds nothing to do.
-func New(namespace, address string, r *oci.Reaper, connections func() int, removesBundles bool) *Service {
+// Options are those of a service.
+type Options struct {
+	Namespace string // containerd's
+	Address   string // of containerd's ttrpc socket
+	Reaper    *oci.Reaper
+	// Connections returns how many clients there are.
+	Connections func() int
+	// Leave has nobody find the shim any more. It is called once, when the shim is to end, and before the call that ends
+	// it is answered: whoever then starts the next container of the group finds no shim.
+	Leave func()
+	// RemoveBundles says that deleting a container removes its bundle, so that containerd finds nothing to do.
+	RemoveBundles bool
+}
+
+// New returns a service.
+func New(o Options) *Service {
 	s := &Service{
-		namespace: namespace, reaper: r, events: newPublisher(namespace, address), connections: connections, removesBundles: removesBundles,
+		o: o, events: newPublisher(o.Namespace, o.Address),
 		containers: map[string]*container{}, followed: map[string]bool{}, done: make(chan struct{}),
 	}
 	s.methods = map[string]method{
@@ -91,7 +100,7 @@ func (s *Service) Flush() { s.events.flush(flushTimeout) }
 // either, nobody can end it any more.
 func (s *Service) Idle() {
 	time.AfterFunc(idleTimeout, func() {
-		if s.connections() == 0 {
+		if s.o.Connections() == 0 {
 			s.end()
 		}
 	})
@@ -107,6 +116,7 @@ func (s *Service) end() {
 	select {
 	case <-s.done:
 	default:
+		s.o.Leave()
 		close(s.done)
 	}
 }
@@ -180,7 +190,7 @@ func (s *Service) remove(id string) {
 	s.mu.Lock()
 	delete(s.containers, id)
 	s.mu.Unlock()
-	if s.connections() == 0 {
+	if s.o.Connections() == 0 {
 		s.Idle()
 	}
 }

@@ -324,9 +324,9 @@ func TestConnectAndPids(t *testing.T) {
 // TestIdle: a shim that nobody uses ends, unless it has a container.
 func TestIdle(t *testing.T) {
 	t.Parallel()
-	unused := New("ns", "", reaper, func() int { return 0 }, false)
+	unused := newService("", 0)
 	used := newShim(t, "")
-	used.Service = New("ns", "", reaper, func() int { return 0 }, false)
+	used.Service = newService("", 0)
 	used.run("exec sleep 1000")
 	<-unused.Done()
 	select {
@@ -338,6 +338,25 @@ func TestIdle(t *testing.T) {
 	used.wait(&ttrpc.Request{ID: "a"})
 	used.must("Delete", &ttrpc.Request{ID: "a"})
 	<-used.Done()
+}
+
+// TestLeave: whoever has ended the shim finds it no more. While it has containers, it stays.
+func TestLeave(t *testing.T) {
+	t.Parallel()
+	s := newShim(t, "")
+	left := false
+	s.o.Leave = func() { left = true }
+	s.run("exit 0")
+	s.wait(&ttrpc.Request{ID: "a"})
+	s.must("Shutdown", &ttrpc.Request{ID: "a"})
+	if left {
+		t.Error("it has left its container")
+	}
+	s.must("Delete", &ttrpc.Request{ID: "a"})
+	s.must("Shutdown", &ttrpc.Request{ID: "a"})
+	if !left {
+		t.Error("it is still there")
+	}
 }
 
 // TestLimited: a command outlives the connection of who asked for it, not the time that they
