@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/runonce/runonce/internal/flock"
 	"github.com/runonce/runonce/runonce/cmd"
 )
 
@@ -39,6 +40,8 @@ var update = flag.Bool("update", false, "write the golden files again")
 //	interrupt WHEN SIGNAL        send the next runonce the signal (HUP, INT or TERM) after a duration,
 //	                             or once its standard error matches a pattern
 //	killcontainer NS/POD CONTAINER CODE  end a container from outside; in memory only
+//	alone                        no other story with this word runs on this machine meanwhile: all of
+//	                             them use ports of the machine, and some the same ones
 //	apply PATH FILE              apply the object of FILE at its path in the API; on a cluster only
 //	variable NAME=VALUE          set an environment variable for the commands after it; WORK/ is the
 //	                             story's directory
@@ -72,6 +75,7 @@ func words() map[string]func(*testscript.TestScript, bool, []string) {
 		"input":         word(1, (*story).input),
 		"interrupt":     word(2, (*story).interrupt),
 		"killcontainer": word(3, (*story).killContainer),
+		"alone":         word(0, (*story).alone),
 		"apply":         word(2, (*story).apply),
 		"forward":       word(2, (*story).forward),
 		"scratch":       word(1, (*story).scratch),
@@ -373,6 +377,12 @@ func (s *story) scratch(ts *testscript.TestScript, args []string) {
 			s.t.Error(err)
 		}
 	})
+}
+
+func (s *story) alone(ts *testscript.TestScript, _ []string) {
+	lock, err := flock.Acquire(s.t.Context(), filepath.Join(os.TempDir(), "runonce-stories.lock"), func(flock.Holder) {})
+	ts.Check(err)
+	s.t.Cleanup(func() { _ = lock.Close() }) // once its pods are gone
 }
 
 func (s *story) variable(_ *testscript.TestScript, args []string) {
