@@ -270,40 +270,31 @@ func (t *nodeTarget) list(ctx context.Context, _ func() []string) ([]*v1.Pod, er
 	return pods, nil
 }
 
-func (t *nodeTarget) states(ctx context.Context, namespaces func() []string) ([]report.PodState, error) {
+func (t *nodeTarget) states(ctx context.Context, _ func() []string) ([]report.PodState, error) {
 	if err := t.connect(ctx); err != nil {
 		return nil, err
 	}
 	if err := t.pods.Probe(ctx); err != nil {
 		return nil, unusable(fmt.Errorf("probing pods: %w", err))
 	}
-	pods, err := t.list(ctx, namespaces)
+	known, err := t.pods.Known(false)
 	if err != nil {
-		return nil, err
+		return nil, unusable(fmt.Errorf("listing pods: %w", err))
 	}
-	known, err := t.records.List()
-	if err != nil {
-		return nil, unusable(err)
-	}
-	recorded := make(map[types.UID]*record.Pod, len(known))
-	for _, r := range known {
-		recorded[r.Pod.UID] = r
-	}
-	states := make([]report.PodState, len(pods))
-	for i, pod := range pods {
-		states[i] = t.stateOf(pod, recorded[pod.UID])
+	states := make([]report.PodState, len(known))
+	for i, r := range known {
+		pod, err := t.pods.Listed(ctx, r, false)
+		if err != nil {
+			return nil, unusable(fmt.Errorf("listing pods: %w", err))
+		}
+		states[i] = t.stateOf(pod, r)
 	}
 	return states, nil
 }
 
-// stateOf returns what the last run has decided about the pod, and whether one goes on. r is nil if the pod was removed
-// meanwhile.
+// stateOf returns what the last run has decided about the pod, and whether one goes on.
 func (t *nodeTarget) stateOf(pod *v1.Pod, r *record.Pod) report.PodState {
-	state := report.PodState{Pod: pod}
-	if r == nil {
-		return state
-	}
-	state.Node = r.Node
+	state := report.PodState{Pod: pod, Node: r.Node}
 	_, provided := pod.Annotations[podspec.AnnotationNode]
 	state.Watched = provided || t.records.IsWatched(r)
 	if o := r.Outcome; o != nil {

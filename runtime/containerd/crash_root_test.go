@@ -26,10 +26,7 @@ func TestKilledWhileStarting(t *testing.T) {
 	for round := range 12 {
 		killStarts(t, p, time.Duration(20+round*15)*time.Millisecond)
 		e := p.open(t, t.Context())
-		all, err := e.Containers(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := list(t, e)
 		if round%2 == 0 {
 			// What does not run can be started, though perhaps not at the first try: calls of the
 			// killed process may still be at work.
@@ -42,9 +39,7 @@ func TestKilledWhileStarting(t *testing.T) {
 					t.Errorf("round %d: %v", round, err)
 				}
 			}
-			if all, err = e.Containers(t.Context(), ""); err != nil {
-				t.Fatal(err)
-			}
+			all = list(t, e)
 		}
 		for _, c := range all {
 			if err := e.Remove(t.Context(), c.ID); err != nil {

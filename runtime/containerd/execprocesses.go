@@ -102,7 +102,7 @@ func ExecRunning(ctx context.Context, o Options, in PodContainer, c engine.Comma
 func (o Options) execTied(ctx context.Context, id string, c engine.Command, s engine.Streams, oneOutput bool) (code int32, ok bool, err error) {
 	tasks, process, err := o.connectTied(ctx, id, c, consoleSize(s))
 	if err != nil {
-		return 0, false, err
+		return 0, false, inCommand(ctx, id, c, err)
 	}
 	defer func() { _ = tasks.client.Close() }()
 	s.Starting = nil // the shim ends what this process cannot end

@@ -186,16 +186,21 @@ func eventually(t testing.TB, e *containerd.Engine, id string, want engine.State
 
 func find(t testing.TB, e *containerd.Engine, id string) (engine.Container, bool) {
 	t.Helper()
-	all, err := e.Containers(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range all {
+	for _, c := range list(t, e) {
 		if c.ID == id {
 			return c, true
 		}
 	}
 	return engine.Container{}, false
+}
+
+func list(t testing.TB, e *containerd.Engine) []engine.Container {
+	t.Helper()
+	all, err := e.Containers(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // awaitEnd waits until no process has the arguments in its command line.

@@ -121,11 +121,7 @@ func runsIn(shim os.FileInfo, bundle, id string) (pid int, ok bool) {
 // execToLook is Exec with an engine that only looks.
 func (e *Engine) execToLook(ctx context.Context, id string, args []string) (res engine.ExecResult, err error) {
 	var out limitedBuffer
-	var ok bool
-	res.ExitCode, ok, err = e.o.execTied(ctx, id, engine.Command{Args: args}, engine.Streams{Stdout: &out}, true)
-	if !ok && err != nil {
-		err = fmt.Errorf("running %q in container %q: %w", args[0], id, err)
-	}
+	res.ExitCode, _, err = e.o.execTied(ctx, id, engine.Command{Args: args}, engine.Streams{Stdout: &out}, true)
 	res.Output = out
 	return res, err
 }

@@ -1,10 +1,6 @@
 package containerd_test
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -29,15 +25,6 @@ func openToLook(t *testing.T, p testDirs) *containerd.Engine {
 	return e
 }
 
-func list(t *testing.T, e *containerd.Engine) []engine.Container {
-	t.Helper()
-	all, err := e.Containers(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
 // TestLook: who only looks sees the same as everybody else, without the shims, which are stopped here, and can run
 // commands. A dead shim makes it look closer.
 func TestLook(t *testing.T) {
@@ -60,7 +47,7 @@ func TestLook(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
-	shim := shimOf(t, p, "runs")
+	shim := shimAt(t, "\x00runs\x00-address\x00"+p.dir+"/state")
 	if err := syscall.Kill(shim, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -85,19 +72,4 @@ func TestLook(t *testing.T) {
 	if c, _ := find(t, openToLook(t, p), "runs"); c.State != engine.StateUnknown {
 		t.Errorf("%q without its shim", c.State)
 	}
-}
-
-// shimOf returns the process ID of a container's shim.
-func shimOf(t *testing.T, p testDirs, id string) int {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(p.bundles(), id, "init.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var pid int
-	if _, err := fmt.Sscan(strings.TrimSpace(string(text)), &pid); err != nil {
-		t.Fatal(err)
-	}
-	shim, _ := process.Parent(pid)
-	return shim
 }

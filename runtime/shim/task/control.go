@@ -163,27 +163,34 @@ func (s *Service) delete(ctx context.Context, r *ttrpc.Request) (ttrpc.Message, 
 	if c == nil {
 		return nil, ttrpc.Errorf(ttrpc.NotFound, "container not created")
 	}
-	c.cancel()
-	select {
-	case <-c.created:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	if !c.isCreated() {
-		return nil, ttrpc.Errorf(ttrpc.NotFound, "container not created")
-	}
-	if err := s.awaitEnd(ctx, c); err != nil {
-		return nil, err
-	}
-	if err := s.deleteEnded(ctx, c); err != nil {
+	if err := s.deleteContainer(ctx, c); err != nil {
 		return nil, err
 	}
 	if s.o.RemoveBundles {
 		_ = removeBundle(c.bundle) // containerd tries again
 	}
-	resp := &ttrpc.DeleteResponse{PID: uint32(c.init.pid), Exit: c.init.exit}
-	s.events.publish("delete", "TaskDelete", &ttrpc.ContainerEvent{ID: c.id, PID: resp.PID, Exit: resp.Exit})
-	return resp, nil
+	return &ttrpc.DeleteResponse{PID: uint32(c.init.pid), Exit: c.init.exit}, nil
+}
+
+// deleteContainer removes a container with all but its bundle, and reports it.
+func (s *Service) deleteContainer(ctx context.Context, c *container) error {
+	c.cancel()
+	select {
+	case <-c.created:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if !c.isCreated() {
+		return ttrpc.Errorf(ttrpc.NotFound, "container not created")
+	}
+	if err := s.awaitEnd(ctx, c); err != nil {
+		return err
+	}
+	if err := s.deleteEnded(ctx, c); err != nil {
+		return err
+	}
+	s.events.publish("delete", "TaskDelete", &ttrpc.ContainerEvent{ID: c.id, PID: uint32(c.init.pid), Exit: c.init.exit})
+	return nil
 }
 
 // awaitEnd waits for the end of a container that was never started, which it kills, or of one

@@ -10,7 +10,6 @@ import (
 
 	"github.com/runonce/runonce/runtime/shim/oci"
 	"github.com/runonce/runonce/runtime/shim/protocol"
-	"github.com/runonce/runonce/runtime/shim/ttrpc"
 )
 
 const (
@@ -53,7 +52,7 @@ func (s *Service) deleteOrphan(ctx context.Context, c *container) {
 	defer cancel()
 	// A bundle that appears meanwhile belongs to the next container with this name.
 	forgotten := absent(c.bundle)
-	if _, err := s.delete(ctx, &ttrpc.Request{ID: c.id}); err != nil {
+	if s.deleteContainer(ctx, c) != nil {
 		return
 	}
 	if !forgotten && removeBundle(c.bundle) != nil {
