@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/runonce/runonce/runtime/containerd/images"
 )
 
 // ending is a containerd whose shim of the pod ends while it gets another container.
@@ -55,5 +57,19 @@ func TestShimEnds(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestShimEnded has the errors of containerd 2.4 for a shim that ended while it answered, and between a first connection
+// and that of containerd.
+func TestShimEnded(t *testing.T) {
+	for text, want := range map[string]bool{
+		"failed to create shim task: ttrpc: closed": true,
+		"failed to start shim: failed to load sandbox task \"runonce/a\": unable to make connection: failed to create TTRPC connection: dial unix /run/s/a: connect: no such file or directory": true,
+		"failed to create shim task: OCI runtime create failed: no such file": false,
+	} {
+		if got := shimEnded(images.NativeError(status.Error(codes.Unknown, text))); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
 	}
 }

@@ -356,10 +356,16 @@ func (e *Engine) createTask(ctx context.Context, s *session, podUID string, req 
 		s.shims.Release(cleanup, podUID)
 		cancel()
 		// A shim that was running may have been about to end.
-		if fresh || !errdefs.IsUnavailable(native) && !strings.Contains(err.Error(), "ttrpc") {
+		if fresh || !shimEnded(native) {
 			return err
 		}
 	}
+}
+
+// shimEnded reports whether the error may mean that the shim has ended before or while containerd used it. What comes
+// from containerd is text: "ttrpc: closed", "failed to create TTRPC connection: ...".
+func shimEnded(err error) bool {
+	return errdefs.IsUnavailable(err) || strings.Contains(strings.ToLower(err.Error()), "ttrpc")
 }
 
 // ownSpec returns a copy of the spec of which the engine may change what it has to.
