@@ -15,7 +15,6 @@ import (
 	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/engine"
 
-	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	tasktypes "github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/typeurl/v2"
@@ -115,17 +114,17 @@ func (e *Engine) rootOfProcess(ctx context.Context, s *session, id string, rootf
 
 // processOf returns the ID of the container's first process on the host.
 func processOf(ctx context.Context, s *session, id string) (int, error) {
-	t, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
+	t, err := s.task(ctx, id)
 	if err := images.IgnoreNotFound(err); err != nil {
-		return 0, fmt.Errorf("looking for its process: %w", err)
+		return 0, err
 	}
 	switch {
-	case err != nil || t.Process.Status == tasktypes.Status_STOPPED:
+	case err != nil || t.Status == tasktypes.Status_STOPPED:
 		return 0, engine.ErrNotFound
-	case t.Process.Status == tasktypes.Status_CREATED:
+	case t.Status == tasktypes.Status_CREATED:
 		return 0, errNotStarted
 	}
-	return int(t.Process.Pid), nil
+	return int(t.Pid), nil
 }
 
 // isApart refuses a process that shares the mounts of this one, such as a virtual machine with the container in it.

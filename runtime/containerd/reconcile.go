@@ -124,23 +124,23 @@ func (e *Engine) later(ctx context.Context, id string, wait time.Duration, f fun
 // startedSince reports whether the container was started after the given time by a call whose
 // answer was lost. It may have ended already, and must not run twice.
 func (e *Engine) startedSince(ctx context.Context, s *session, id string, begin time.Time) (bool, error) {
-	t, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
+	t, err := s.task(ctx, id)
 	if err := images.IgnoreNotFound(err); err != nil {
-		return false, fmt.Errorf("looking for its task: %w", err)
+		return false, err
 	}
 	r, err := protocol.Read(e.recordPath(id))
 	started := err == nil && !r.StartedAt.IsZero() && !r.StartedAt.Before(begin)
 	switch {
-	case t.GetProcess().GetStatus() == tasktypes.Status_RUNNING:
+	case t.GetStatus() == tasktypes.Status_RUNNING:
 		started = true
 	case err == nil && r.StartedAt.IsZero() && !r.Ended():
 		// It was about to be started, and no longer waits for that.
-		started = t.GetProcess().GetStatus() != tasktypes.Status_CREATED
+		started = t.GetStatus() != tasktypes.Status_CREATED
 	}
 	if !started {
 		return false, nil
 	}
-	e.reconcile(ctx, s, id, t.GetProcess())
+	e.reconcile(ctx, s, id, t)
 	return true, nil
 }
 
@@ -160,8 +160,8 @@ func (e *Engine) startedElsewhere(ctx context.Context, s *session, id string) (b
 	known, _, ok := e.containers.get(id)
 	if ok && known.State != engine.StateCreated && known.CreatedAt.Equal(one.CreatedAt) {
 		// What has ended is replaced, but its end may have been reported too early.
-		t, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
-		if err != nil || t.Process.Status != tasktypes.Status_RUNNING {
+		t, err := s.task(ctx, id)
+		if err != nil || t.Status != tasktypes.Status_RUNNING {
 			return false, images.IgnoreNotFound(err)
 		}
 	}

@@ -158,6 +158,7 @@ type oneTask struct {
 	tasksapi.TasksClient
 	status tasktypes.Status
 	kill   func() // called by Kill
+	busy   int    // how often the shim does not answer in time
 	// whenDeleted, if set, is called by Delete.
 	whenDeleted func()
 }
@@ -177,6 +178,11 @@ func (o *oneTask) Wait(context.Context, *tasksapi.WaitRequest, ...grpc.CallOptio
 }
 
 func (o *oneTask) Get(_ context.Context, r *tasksapi.GetRequest, _ ...grpc.CallOption) (*tasksapi.GetResponse, error) {
+	if o.busy > 0 {
+		o.busy--
+		time.Sleep(2 * time.Second)
+		return nil, status.Error(codes.DeadlineExceeded, "context deadline exceeded")
+	}
 	if o.status == tasktypes.Status_UNKNOWN {
 		return nil, status.Error(codes.NotFound, "no such task")
 	}

@@ -61,16 +61,13 @@ func (e *Engine) removeTask(ctx context.Context, s *session, id, podUID string) 
 	// Otherwise its exit would make deleteTask delete the task at the same time.
 	e.podLocks.Lock(podUID)
 	defer func() { _ = e.podLocks.Unlock(podUID) }()
-	resp, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
+	task, err := s.task(ctx, id)
 	if err := images.IgnoreNotFound(err); err != nil {
-		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			err = fmt.Errorf("its shim does not respond: %w", err)
-		}
-		return fmt.Errorf("looking for its task: %w", err)
+		return err
 	}
 	absent := err != nil
 	// Also when it never ran: the shim would leave the kill to "runc delete", which polls.
-	if !absent && resp.Process.Status != tasktypes.Status_STOPPED {
+	if !absent && task.Status != tasktypes.Status_STOPPED {
 		if err := e.kill(ctx, s, id); err != nil {
 			return err
 		}
@@ -111,9 +108,14 @@ const shimGone = 5 * time.Second
 // untilShimGone repeats a call of containerd to a shim that died meanwhile, until containerd knows
 // that.
 func untilShimGone(ctx context.Context, call func() error) error {
-	for end := time.Now().Add(shimGone); ; {
+	return repeat(ctx, shimGone, call, func(err error) bool { return strings.Contains(err.Error(), ttrpc.ErrClosed.Error()) })
+}
+
+// repeat repeats a call while it fails for a reason that passes, for the time given. The last error is returned.
+func repeat(ctx context.Context, most time.Duration, call func() error, passes func(error) bool) error {
+	for end := time.Now().Add(most); ; {
 		err := call()
-		if err == nil || !strings.Contains(err.Error(), ttrpc.ErrClosed.Error()) || time.Now().After(end) {
+		if err == nil || !passes(err) || time.Now().After(end) {
 			return err
 		}
 		select {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	tasktypes "github.com/containerd/containerd/api/types/task"
 )
 
 // A call to a shim that dies meanwhile is repeated until containerd has noticed that.
@@ -34,6 +36,31 @@ func TestUntilShimGone(t *testing.T) {
 					t.Errorf("%v after %s, want %v after %s", err, time.Since(begin), tt.want, tt.after)
 				}
 			})
+		})
+	}
+}
+
+// TestBusyShim: a shim that does not answer within containerd's two seconds is asked again.
+func TestBusyShim(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		busy  int
+		want  string
+		after time.Duration
+	}{
+		{0, "", 0},
+		{3, "", 6300 * time.Millisecond},
+		{100, "looking for its task: its shim does not respond: context deadline exceeded", 31400 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			_, s := testEngine(t, &oneTask{status: tasktypes.Status_RUNNING, busy: tt.busy})
+			begin, got := time.Now(), ""
+			if _, err := s.task(t.Context(), "c"); err != nil {
+				got = err.Error()
+			}
+			if got != tt.want || time.Since(begin) != tt.after {
+				t.Errorf("busy %d times: %q after %s, want %q after %s", tt.busy, got, time.Since(begin), tt.want, tt.after)
+			}
 		})
 	}
 }

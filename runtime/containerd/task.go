@@ -1,0 +1,34 @@
+package containerd
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
+	tasktypes "github.com/containerd/containerd/api/types/task"
+	"github.com/containerd/errdefs"
+
+	"github.com/runonce/runonce/runtime/containerd/images"
+)
+
+// shimAnswers bounds the wait for the answer of a shim.
+const shimAnswers = 30 * time.Second
+
+// task returns the task of a container; the error is of containerd's class NotFound when it has none. Containerd gives the
+// shim two seconds to answer (io.containerd.timeout.task.state). When hundreds of pods are removed at once on a slow machine,
+// that is not enough, and it is asked again.
+func (s *session) task(ctx context.Context, id string) (*tasktypes.Process, error) {
+	var resp *tasksapi.GetResponse
+	err := repeat(ctx, shimAnswers, func() (err error) {
+		resp, err = s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
+		return images.NativeError(err)
+	}, func(err error) bool { return errdefs.IsDeadlineExceeded(err) && ctx.Err() == nil })
+	switch {
+	case err == nil:
+		return resp.Process, nil
+	case errdefs.IsDeadlineExceeded(err) && ctx.Err() == nil:
+		err = fmt.Errorf("its shim does not respond: %w", err)
+	}
+	return nil, fmt.Errorf("looking for its task: %w", err)
+}
