@@ -160,9 +160,9 @@ test-cluster-quick: root setup-test cluster-tools payload
 cluster: root setup-test cluster-tools ## run a Kubernetes cluster on this machine and print its kubeconfig; SIMULATED=N nodes more; SERVICES=1
 	$(GO) run ./hack/runcluster $(if $(SIMULATED),-simulated $(SIMULATED)) $(if $(SERVICES),-services)
 
-chaos: root tools build ## kill processes at random moments and check every result; ROUNDS=500 ENGINE=embedded|2.4|1.6 KINDS=signals,... PARALLEL=4
+chaos: root tools build ## kill processes at random moments and check every result; ROUNDS=500 ENGINE=embedded|2.4|1.6 OCI_RUNTIME=runc|crun KINDS=signals,... PARALLEL=4
 	$(GO) run ./hack/chaos -rounds $(or $(ROUNDS),500) -parallel $(or $(PARALLEL),4) \
-		$(if $(ENGINE),-engine $(ENGINE)) $(if $(KINDS),-kinds $(KINDS)) $(if $(SEED),-seed $(SEED))
+		$(if $(ENGINE),-engine $(ENGINE)) $(if $(OCI_RUNTIME),-oci-runtime $(OCI_RUNTIME)) $(if $(KINDS),-kinds $(KINDS)) $(if $(SEED),-seed $(SEED))
 
 lint: $(TOOLS)/golangci-lint $(TOOLS)/actionlint ## run golangci-lint, which includes go vet, and actionlint on the example of GitHub Actions
 	$(TOOLS)/golangci-lint run ./... ./testdata/images/...

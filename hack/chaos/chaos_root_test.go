@@ -16,6 +16,21 @@ import (
 // faults are the same, their moments not quite.
 func TestChaos(t *testing.T) {
 	roottest.Require(t)
+	chaos(t,
+		options{engine: embedded, rounds: 18, seed: 1},
+		options{engine: string(daemon.Current), rounds: 6, seed: 2},
+		options{engine: string(daemon.Debian), rounds: 6, seed: 3},
+	)
+}
+
+func TestChaosOnCrun(t *testing.T) {
+	roottest.WithCrun(t, func(t *testing.T) {
+		chaos(t, options{engine: embedded, runtime: "crun", rounds: 12, seed: 4})
+	})
+}
+
+func chaos(t *testing.T, all ...options) {
+	t.Helper()
 	root, err := testimages.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -26,11 +41,7 @@ func TestChaos(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the program: %v\n%s", err, out)
 	}
-	for _, o := range []options{
-		{engine: embedded, rounds: 24, seed: 1},
-		{engine: string(daemon.Current), rounds: 6, seed: 2},
-		{engine: string(daemon.Debian), rounds: 6, seed: 3},
-	} {
+	for _, o := range all {
 		t.Run(o.engine, func(t *testing.T) {
 			o.program, o.parallel, o.out = program, 3, t.Output()
 			if err := run(context.WithoutCancel(t.Context()), o); err != nil {

@@ -32,6 +32,7 @@ func main() {
 	flag.Int64Var(&o.first, "first", 0, "number of the first round, to repeat one")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "seed of the random pods and faults")
 	flag.StringVar(&o.engine, "engine", embedded, "embedded, or the version of a containerd daemon: "+string(daemon.Current)+" or "+string(daemon.Debian))
+	flag.StringVar(&o.runtime, "oci-runtime", "", "OCI runtime: runc or crun (default what runonce chooses)")
 	flag.StringVar(&o.program, "program", "bin/runonce", "the runonce to try")
 	flag.IntVar(&o.parallel, "parallel", 1, "number of rounds at a time, each with an installation of its own")
 	flag.StringVar(&o.kinds, "kinds", "", "kinds of rounds, separated by commas: "+kindNames()+" (default all)")
@@ -52,6 +53,7 @@ type options struct {
 	first    int64
 	seed     uint64
 	engine   string
+	runtime  string
 	program  string
 	parallel int
 	kinds    string

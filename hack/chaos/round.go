@@ -250,6 +250,9 @@ func (r *round) start(ctx context.Context, args ...string) (*command, error) {
 	}
 	c.cmd = exec.CommandContext(ctx, r.program, args...)
 	c.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir}
+	if r.runtime != "" {
+		c.cmd.Env = append(c.cmd.Env, "RUNONCE_OCI_RUNTIME="+r.runtime)
+	}
 	c.cmd.Stdout, c.cmd.Stderr = &c.stdout, &c.stderr
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := c.cmd.Start(); err != nil {
