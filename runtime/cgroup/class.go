@@ -3,9 +3,11 @@ package cgroup
 import (
 	"context"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/coreos/go-systemd/v22/dbus"
 	"golang.org/x/sys/unix"
@@ -41,34 +43,71 @@ func (t Tree) setClassShares(ctx context.Context, pod *v1.Pod, at location) erro
 		return err
 	}
 	defer func() { _ = dir.Close() }()
-	sum, err := t.sumShares(dir)
+	sum, err := t.sumShares(dir, up.path, path.Base(at.path))
 	if err != nil {
 		return err
 	}
 	return t.writeShares(ctx, up, sum)
 }
 
-// sumShares adds up the shares of the cgroups in the directory.
-func (t Tree) sumShares(d *os.File) (uint64, error) {
+// classShares remembers the shares of the pods of QoS classes, so that a process that starts a thousand pods does not read
+// those of all others for each.
+type classShares struct {
+	mu      sync.Mutex
+	classes map[string]classSum // by the path of the class
+}
+
+// classSum holds for as long as the class has the sum: another process that changes a pod changes that as well.
+type classSum struct {
+	sum  uint64
+	pods map[string]uint64 // by the name of their cgroups
+}
+
+// sumShares adds up the shares of the cgroups in the directory of a class. That of the pod is read in any case.
+func (t Tree) sumShares(d *os.File, class, pod string) (uint64, error) {
+	t.shares.mu.Lock()
+	defer t.shares.mu.Unlock()
+	known := t.shares.classes[class]
+	now, err := t.readShares(int(d.Fd()), ".")
+	if err != nil {
+		return 0, err
+	}
+	if now != t.rounded(known.sum) {
+		known.pods = nil
+	}
 	entries, err := d.ReadDir(-1)
 	if err != nil {
 		return 0, err
 	}
 	var sum uint64
+	pods := make(map[string]uint64, len(entries))
 	for _, e := range entries {
 		if !e.IsDir() {
 			continue
 		}
-		shares, err := t.readShares(int(d.Fd()), e.Name())
-		if gone(err) {
-			continue
+		shares, ok := known.pods[e.Name()]
+		if !ok || e.Name() == pod {
+			if shares, err = t.readShares(int(d.Fd()), e.Name()); gone(err) {
+				continue
+			}
+			if err != nil {
+				return 0, err
+			}
 		}
-		if err != nil {
-			return 0, err
-		}
+		pods[e.Name()] = shares
 		sum += shares
 	}
-	return min(max(sum, podspec.MinShares), podspec.MaxShares), nil
+	sum = min(max(sum, podspec.MinShares), podspec.MaxShares)
+	t.shares.classes[class] = classSum{sum, pods}
+	return sum, nil
+}
+
+// rounded returns the shares as they are read from a file to which they have been written.
+func (t Tree) rounded(shares uint64) uint64 {
+	if t.V2 {
+		return podspec.WeightToShares(t.fileShares(shares))
+	}
+	return shares
 }
 
 // readShares reads the shares of the cgroup name in the directory dirfd. It makes as few system

@@ -36,7 +36,7 @@ func Detect(root string) (Tree, error) {
 	if err != nil {
 		return Tree{}, fmt.Errorf("looking for cgroups below %s: %w", root, err)
 	}
-	t.made, t.units = &sync.Map{}, &systemdBus{}
+	t.made, t.shares, t.units = &sync.Map{}, &classShares{classes: map[string]classSum{}}, &systemdBus{}
 	if t.base, err = t.container(root); err != nil {
 		return Tree{}, fmt.Errorf("looking for the cgroup of this container: %w", err)
 	}

@@ -70,7 +70,8 @@ type Tree struct {
 	// are the same; in v1 there are also name=systemd and, on a hybrid machine, unified.
 	dirs map[string]string
 	// made remembers the locations that this process has created, by the pod's UID.
-	made *sync.Map
+	made   *sync.Map
+	shares *classShares
 }
 
 // Ensure creates the pod's cgroup in every hierarchy, with the kubelet's limits, and returns

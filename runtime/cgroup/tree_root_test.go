@@ -304,6 +304,55 @@ func TestBurstableClassHasSumOfShares(t *testing.T) {
 	}
 }
 
+// Two processes add and remove pods of one class: each counts those of the other.
+func TestClassOfTwoProcesses(t *testing.T) {
+	here := hostTree(t, "/runonce-test-class-two")
+	there, err := Detect(Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there.Parent = here.Parent
+	pods := map[string]*v1.Pod{}
+	for name, cpu := range map[string]string{"one": "1", "two": "2", "three": "4", "four": "8"} {
+		pods[name] = testPod(name, list(cpu, ""), nil)
+	}
+	pods["larger one"] = testPod("one", list("3", ""), nil)
+	class := filepath.Join(here.dirs["cpu"], "runonce-test-class-two/burstable")
+	for i, step := range []struct {
+		tree   Tree
+		add    string
+		remove string
+		want   uint64 // CPUs
+	}{
+		{here, "one", "", 1},
+		{there, "two", "", 3},
+		{here, "three", "", 7},
+		{there, "", "one", 6},
+		{there, "larger one", "", 9},
+		{here, "four", "", 17},
+		{there, "", "four", 9},
+		{here, "", "two", 7},
+		{here, "", "three", 3},
+		{there, "", "larger one", 0},
+	} {
+		if step.add != "" {
+			_, err = step.tree.Ensure(t.Context(), pods[step.add])
+		} else {
+			err = step.tree.Remove(t.Context(), pods[step.remove])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if step.want == 0 {
+			continue // the class has gone with its last pod
+		}
+		got, err := here.readShares(unix.AT_FDCWD, class)
+		if want := here.rounded(1024 * step.want); err != nil || got < want || got > want+want/20 {
+			t.Errorf("step %d: %d shares, want %d: %v", i, got, want, err)
+		}
+	}
+}
+
 func BenchmarkEnsure(b *testing.B) {
 	roottest.Require(b)
 	tree, err := Detect(Root)
