@@ -115,6 +115,7 @@ type Engine struct {
 	cancel    context.CancelFunc
 	work      sync.WaitGroup // background work that Close waits for
 	deletions chan struct{}  // bounds the deletion of ended tasks
+	removals  chan struct{}  // bounds what removing a container asks of its shim
 	signals   chan struct{}  // bounds the calls that stop containers, which start processes
 	timeouts  runtimeTimeouts
 	heartbeat heartbeat // of a daemon
@@ -177,7 +178,7 @@ func newEngine(o Options) *Engine {
 	return &Engine{
 		o: o, containers: newContainerStore(), images: images.New(filepath.Join(o.Root, "users"), o.Progress), timeouts: defaultTimeouts,
 		registries: o.Registries(),
-		deletions:  make(chan struct{}, 2), signals: make(chan struct{}, 8*goruntime.NumCPU()),
+		deletions:  make(chan struct{}, 2), signals: make(chan struct{}, 8*goruntime.NumCPU()), removals: make(chan struct{}, 8*goruntime.NumCPU()),
 	}
 }
 

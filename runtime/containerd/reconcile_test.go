@@ -140,7 +140,7 @@ func testEngine(t *testing.T, tasks tasksapi.TasksClient) (*Engine, *session) {
 	}
 	return &Engine{
 		containers: newContainerStore(), o: Options{Root: t.TempDir(), Log: slog.New(slog.DiscardHandler)},
-		deletions: make(chan struct{}, 1), signals: make(chan struct{}, 1), timeouts: defaultTimeouts,
+		deletions: make(chan struct{}, 1), signals: make(chan struct{}, 1), removals: make(chan struct{}, 1), timeouts: defaultTimeouts,
 	}, &session{Conn: images.Conn{Client: cl, Snapshotter: "none"}}
 }
 

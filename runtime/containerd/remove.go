@@ -61,7 +61,11 @@ func (e *Engine) removeTask(ctx context.Context, s *session, id, podUID string) 
 	// Otherwise its exit would make deleteTask delete the task at the same time.
 	e.podLocks.Lock(podUID)
 	defer func() { _ = e.podLocks.Unlock(podUID) }()
-	task, err := s.task(ctx, id)
+	var task *tasktypes.Process
+	err := inTurn(ctx, e.removals, func() (err error) {
+		task, err = s.task(ctx, id)
+		return err
+	})
 	if err := images.IgnoreNotFound(err); err != nil {
 		return err
 	}
@@ -90,10 +94,12 @@ func (e *Engine) removeTask(ctx context.Context, s *session, id, podUID string) 
 
 // deleteTask deletes a task, if there is one.
 func (e *Engine) deleteTask(ctx context.Context, s *session, id string) error {
-	err := e.bounded(ctx, s, id, "delete", func(ctx context.Context) error {
-		return untilShimGone(ctx, func() error {
-			_, err := s.Tasks().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
-			return err
+	err := inTurn(ctx, e.removals, func() error {
+		return e.bounded(ctx, s, id, "delete", func(ctx context.Context) error {
+			return untilShimGone(ctx, func() error {
+				_, err := s.Tasks().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
+				return err
+			})
 		})
 	})
 	if err == nil {

@@ -84,16 +84,23 @@ func (e *Engine) signal(ctx context.Context, s *session, r *tasksapi.KillRequest
 	// Only a daemon that does not respond ends the call, not ctx, which is for the waits.
 	ctx, end := e.heartbeat.guard(context.WithoutCancel(ctx))
 	defer end()
+	return images.IgnoreNotFound(inTurn(ctx, e.signals, func() error {
+		return e.bounded(ctx, s, r.ContainerID, "kill", func(ctx context.Context) error {
+			_, err := s.Tasks().Kill(ctx, r)
+			return err
+		})
+	}))
+}
+
+// inTurn makes a call when there is room for it in the channel.
+func inTurn(ctx context.Context, turns chan struct{}, call func() error) error {
 	select {
-	case e.signals <- struct{}{}:
+	case turns <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	defer func() { <-e.signals }()
-	return images.IgnoreNotFound(e.bounded(ctx, s, r.ContainerID, "kill", func(ctx context.Context) error {
-		_, err := s.Tasks().Kill(ctx, r)
-		return err
-	}))
+	defer func() { <-turns }()
+	return call()
 }
 
 // await waits at most for the time given, and reports whether the container has ended.
