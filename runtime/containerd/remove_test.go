@@ -1,12 +1,17 @@
 package containerd
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	tasktypes "github.com/containerd/containerd/api/types/task"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // A call to a shim that dies meanwhile is repeated until containerd has noticed that.
@@ -38,6 +43,33 @@ func TestUntilShimGone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestBusyShimDeletes: a shim that did not end within containerd's three seconds is asked again.
+func TestBusyShimDeletes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tasks := &lateTask{late: 2}
+		e, s := testEngine(t, tasks)
+		if err := e.deleteTask(t.Context(), s, "c"); err != nil || tasks.late != 0 {
+			t.Errorf("%v, late %d times more", err, tasks.late)
+		}
+	})
+}
+
+// lateTask is a containerd whose shim does not end in time when its task is deleted.
+type lateTask struct {
+	oneTask
+	late int // how often
+}
+
+func (l *lateTask) Delete(context.Context, *tasksapi.DeleteTaskRequest, ...grpc.CallOption) (*tasksapi.DeleteResponse, error) {
+	if l.late > 0 {
+		l.late--
+		time.Sleep(3 * time.Second)
+		return nil, status.Error(codes.Unknown, "failed to delete task: failed to invoke shutdown: context deadline exceeded")
+	}
+	return &tasksapi.DeleteResponse{}, nil
 }
 
 // TestBusyShim: a shim that does not answer within containerd's two seconds is asked again.

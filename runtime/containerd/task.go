@@ -3,11 +3,11 @@ package containerd
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	tasktypes "github.com/containerd/containerd/api/types/task"
-	"github.com/containerd/errdefs"
 
 	"github.com/runonce/runonce/runtime/containerd/images"
 )
@@ -23,12 +23,18 @@ func (s *session) task(ctx context.Context, id string) (*tasktypes.Process, erro
 	err := repeat(ctx, shimAnswers, func() (err error) {
 		resp, err = s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
 		return images.NativeError(err)
-	}, func(err error) bool { return errdefs.IsDeadlineExceeded(err) && ctx.Err() == nil })
+	}, func(err error) bool { return shimBusy(ctx, err) })
 	switch {
 	case err == nil:
 		return resp.Process, nil
-	case errdefs.IsDeadlineExceeded(err) && ctx.Err() == nil:
+	case shimBusy(ctx, err):
 		err = fmt.Errorf("its shim does not respond: %w", err)
 	}
 	return nil, fmt.Errorf("looking for its task: %w", err)
+}
+
+// shimBusy reports whether the error is that a shim did not answer containerd within its limit. Not every such error has
+// the class: over ttrpc it is only text.
+func shimBusy(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && strings.Contains(err.Error(), context.DeadlineExceeded.Error())
 }
