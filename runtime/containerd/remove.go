@@ -96,12 +96,12 @@ func (e *Engine) removeTask(ctx context.Context, s *session, id, podUID string) 
 func (e *Engine) deleteTask(ctx context.Context, s *session, id string) error {
 	err := inTurn(ctx, e.removals, func() error {
 		return e.bounded(ctx, s, id, "delete", func(ctx context.Context) error {
-			return repeat(ctx, shimAnswers, func() error {
+			return untilShimAnswers(ctx, func() error {
 				return untilShimGone(ctx, func() error {
 					_, err := s.Tasks().Delete(ctx, &tasksapi.DeleteTaskRequest{ContainerID: id})
 					return err
 				})
-			}, func(err error) bool { return shimBusy(ctx, err) })
+			})
 		})
 	})
 	if err == nil {

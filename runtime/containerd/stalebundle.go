@@ -11,10 +11,8 @@ import (
 	"strings"
 	"time"
 
-	tasksapi "github.com/containerd/containerd/api/services/tasks/v1"
 	"github.com/containerd/errdefs"
 
-	"github.com/runonce/runonce/runtime/containerd/images"
 	"github.com/runonce/runonce/runtime/containerd/server"
 	"github.com/runonce/runonce/runtime/shim/protocol"
 )
@@ -91,7 +89,7 @@ func (e *Engine) removeStaleBundle(ctx context.Context, s *session, bundles, id 
 			return fmt.Errorf("waiting for containerd to remove its bundle %s: %w", bundle, ctx.Err())
 		}
 	}
-	if _, err := s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id}); !errdefs.IsNotFound(images.NativeError(err)) {
+	if _, err := s.task(ctx, id); !errdefs.IsNotFound(err) {
 		return err
 	}
 	err := e.deleteInDaemonRuntime(ctx, s, id)

@@ -20,10 +20,10 @@ const shimAnswers = 30 * time.Second
 // that is not enough, and it is asked again.
 func (s *session) task(ctx context.Context, id string) (*tasktypes.Process, error) {
 	var resp *tasksapi.GetResponse
-	err := repeat(ctx, shimAnswers, func() (err error) {
+	err := untilShimAnswers(ctx, func() (err error) {
 		resp, err = s.Tasks().Get(ctx, &tasksapi.GetRequest{ContainerID: id})
 		return images.NativeError(err)
-	}, func(err error) bool { return shimBusy(ctx, err) })
+	})
 	switch {
 	case err == nil:
 		return resp.Process, nil
@@ -31,6 +31,11 @@ func (s *session) task(ctx context.Context, id string) (*tasktypes.Process, erro
 		err = fmt.Errorf("its shim does not respond: %w", err)
 	}
 	return nil, fmt.Errorf("looking for its task: %w", err)
+}
+
+// untilShimAnswers repeats a call of containerd to a shim that did not answer within containerd's limit.
+func untilShimAnswers(ctx context.Context, call func() error) error {
+	return repeat(ctx, shimAnswers, call, func(err error) bool { return shimBusy(ctx, err) })
 }
 
 // shimBusy reports whether the error is that a shim did not answer containerd within its limit. Not every such error has
