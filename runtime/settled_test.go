@@ -16,7 +16,9 @@ func TestSettled(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, n *node, p *runtime.Pods, pod *v1.Pod){
 		"definition": func(t *testing.T, _ *node, p *runtime.Pods, pod *v1.Pod) {
-			if err := p.Update(t.Context(), pod); err != nil {
+			other := pod.DeepCopy()
+			other.Labels = map[string]string{"version": "2"}
+			if err := p.Update(t.Context(), other); err != nil {
 				t.Error(err)
 			}
 		},

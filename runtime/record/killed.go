@@ -130,12 +130,12 @@ func (s *Store) Discard(k Killed) error {
 func (s *Store) Release(uid types.UID) error {
 	_, err := s.Update(uid, func(p *Pod) error {
 		if s.RunFile(p) == "" {
-			return errUnchanged
+			return nil
 		}
 		maps.DeleteFunc(p.Owners, func(name string, o Owner) bool { return o.Removes != "" && (name == s.owner() || !s.lives(name)) })
 		return nil
 	})
-	if errors.Is(err, errUnchanged) || errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"errors"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,21 +15,15 @@ type Outcome struct {
 	DecidedAt time.Time `json:"decidedAt"`
 }
 
-var errUnchanged = errors.New("the record stays as it is")
-
 // Conclude records the outcome of a pod, nil for none yet. It does nothing about a pod that is not
 // on the machine, or that another process has stopped.
 func (s *Store) Conclude(uid types.UID, o *Outcome) error {
 	_, err := s.Update(uid, func(p *Pod) error {
-		if p.Removed || p.Started.IsZero() || s.lost(p) {
-			return errUnchanged
+		if !p.Removed && !p.Started.IsZero() && !s.lost(p) {
+			p.Outcome = o
 		}
-		p.Outcome = o
 		return nil
 	})
-	if errors.Is(err, errUnchanged) {
-		return nil
-	}
 	return err
 }
 

@@ -113,6 +113,20 @@ func TestUpdate(t *testing.T) {
 	if p, err := s.Load("uid-a"); err != nil || p.Sandboxed["c"] != 200 {
 		t.Errorf("%v, %v; want 200 changes", p, err)
 	}
+	path := filepath.Join(s.Dir("uid-a"), "pod.json")
+	before := stat(t, path)
+	if _, err := s.Update("uid-a", func(p *record.Pod) error { p.Ready = false; return nil }); err != nil || !os.SameFile(before, stat(t, path)) {
+		t.Errorf("a record that is the same was written again, %v", err)
+	}
+}
+
+func stat(t *testing.T, path string) os.FileInfo {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
 }
 
 // TestUpdateAmong: what is chosen among all pods is chosen once.
