@@ -305,5 +305,5 @@ func (k *Keeper) WithNames(pod *v1.Pod, file []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSection(s.names(pod.Namespace, k.o.ClusterDomain, members)).in(file), nil
+	return newSection(s.names(pod.Namespace, k.o.ClusterDomain, members)).in(nil, file), nil
 }

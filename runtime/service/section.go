@@ -30,40 +30,31 @@ func (e entry) line(taken map[string]bool) string {
 type section struct {
 	entries []entry
 	text    string
-	starts  []int            // of the entries' lines in the text, and its end
-	having  map[string][]int // the entries with a name
+	starts  []int // of the entries' lines in the text, and its end
 }
 
 func newSection(entries []entry) *section {
-	s := &section{entries: entries, starts: make([]int, 1, len(entries)+1), having: make(map[string][]int, 2*len(entries))}
+	s := &section{entries: entries, starts: make([]int, 1, len(entries)+1)}
 	var text strings.Builder
-	for i, e := range entries {
+	for _, e := range entries {
 		text.WriteString(e.line(nil))
 		s.starts = append(s.starts, text.Len())
-		for _, name := range e.names {
-			s.having[name] = append(s.having[name], i)
-		}
 	}
 	s.text = text.String()
 	return s
 }
 
-// without returns the text without the names that are taken.
-func (s *section) without(taken map[string]bool) string {
-	var changed []int
-	for name := range taken {
-		changed = append(changed, s.having[name]...)
-	}
-	slices.Sort(changed)
-	var text strings.Builder
+// without appends the text without the names that are taken.
+func (s *section) without(file []byte, taken map[string]bool) []byte {
 	end := 0
-	for _, i := range slices.Compact(changed) {
-		text.WriteString(s.text[end:s.starts[i]])
-		text.WriteString(s.entries[i].line(taken))
-		end = s.starts[i+1]
+	for i, e := range s.entries {
+		if slices.ContainsFunc(e.names, func(name string) bool { return taken[name] }) {
+			file = append(file, s.text[end:s.starts[i]]...)
+			file = append(file, e.line(taken)...)
+			end = s.starts[i+1]
+		}
 	}
-	text.WriteString(s.text[end:])
-	return text.String()
+	return append(file, s.text[end:]...)
 }
 
 // The lines around the names in a hosts file. What a container writes before or after them stays.
@@ -72,15 +63,13 @@ const (
 	endNames   = "# End of these names.\n"
 )
 
-// in returns the hosts file with these names in place of those that it had, except those that it has otherwise: the
+// in appends to next the hosts file with these names in place of those that it had, except those that it has otherwise: the
 // pod's own, and those of its hostAliases.
-func (s *section) in(file []byte) []byte {
+func (s *section) in(next, file []byte) []byte {
 	before, rest, had := bytes.Cut(file, []byte(beginNames))
-	var after []byte
-	if had {
-		_, after, _ = bytes.Cut(rest, []byte(endNames))
-	} else {
-		before = append(bytes.TrimRight(before, "\n"), "\n\n"...)
+	_, after, _ := bytes.Cut(rest, []byte(endNames))
+	if !had && s.text == "" {
+		return append(next, file...)
 	}
 	taken := map[string]bool{}
 	for line := range strings.Lines(string(before) + string(after)) {
@@ -91,9 +80,15 @@ func (s *section) in(file []byte) []byte {
 			}
 		}
 	}
-	names := s.without(taken)
-	if names == "" && !had {
-		return file
+	begin := len(next)
+	if next = append(next, before...); !had {
+		next = append(bytes.TrimRight(next, "\n"), "\n\n"...)
 	}
-	return slices.Concat(before, []byte(beginNames), []byte(names), []byte(endNames), after)
+	next = append(next, beginNames...)
+	names := len(next)
+	if next = s.without(next, taken); !had && len(next) == names {
+		return append(next[:begin], file...)
+	}
+	next = append(next, endNames...)
+	return append(next, after...)
 }

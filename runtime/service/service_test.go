@@ -289,7 +289,7 @@ func TestHostsFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tt.want, string(newSection(tt.names).in([]byte(tt.file)))); diff != "" {
+			if diff := cmp.Diff(tt.want, string(newSection(tt.names).in(nil, []byte(tt.file)))); diff != "" {
 				t.Errorf("file (-want +got):\n%s", diff)
 			}
 		})

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -201,6 +202,7 @@ func (k *Keeper) updateRules(ctx context.Context, s *state, members []member) er
 // updateNames changes the hosts files of all pods whose names are others than this process has written.
 func (k *Keeper) updateNames(s state, members []member) error {
 	var errs []error
+	var files rewriter
 	sections := map[string]*section{}
 	written := make(map[types.UID]writtenFile, len(members))
 	for _, m := range members {
@@ -221,7 +223,7 @@ func (k *Keeper) updateNames(s state, members []member) error {
 			written[m.pod.UID] = last
 			continue
 		case err == nil:
-			err = rewrite(path, names)
+			err = files.rewrite(path, names)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("changing the hosts file of pod %q: %w", podspec.FullName(m.pod), err))
@@ -233,15 +235,26 @@ func (k *Keeper) updateNames(s state, members []member) error {
 	return errors.Join(errs...)
 }
 
+// rewriter changes hosts files, one after another.
+type rewriter struct {
+	old  bytes.Buffer
+	next []byte
+}
+
 // rewrite changes the names in a hosts file. It is not replaced, since it is mounted in running containers.
-func rewrite(path string, names *section) error {
-	old, err := os.ReadFile(path)
+func (r *rewriter) rewrite(path string, names *section) error {
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	file := names.in(old)
-	if slices.Equal(old, file) {
+	r.old.Reset()
+	_, err = r.old.ReadFrom(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	r.next = names.in(r.next[:0], r.old.Bytes())
+	if bytes.Equal(r.old.Bytes(), r.next) {
 		return nil
 	}
-	return atomicfile.Overwrite(path, file, 0o644)
+	return atomicfile.Overwrite(path, r.next, 0o644)
 }
