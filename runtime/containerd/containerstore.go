@@ -16,9 +16,10 @@ import (
 // containerStore is what is known of the containers. The engine's own calls and containerd's
 // events keep it current, so that reading it costs nothing. It tells subscribers of changes.
 type containerStore struct {
-	mu   sync.Mutex
-	byID map[string]*containerEntry
-	subs map[*subscriber]struct{}
+	mu    sync.Mutex
+	byID  map[string]*containerEntry
+	byPod map[string]map[string]*containerEntry // the same, by UID of the pod and ID
+	subs  map[*subscriber]struct{}
 }
 
 type containerEntry struct {
@@ -30,20 +31,22 @@ type containerEntry struct {
 }
 
 func newContainerStore() *containerStore {
-	return &containerStore{byID: map[string]*containerEntry{}, subs: map[*subscriber]struct{}{}}
+	return &containerStore{byID: map[string]*containerEntry{}, byPod: map[string]map[string]*containerEntry{}, subs: map[*subscriber]struct{}{}}
 }
 
 // list returns the pod's containers, or all, in order of creation.
 func (c *containerStore) list(podUID string) []engine.Container {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var found []engine.Container
-	for _, e := range c.byID {
-		if podUID == "" || e.PodUID == podUID {
-			one := e.Container
-			one.Labels = maps.Clone(e.Labels)
-			found = append(found, one)
-		}
+	wanted := c.byID
+	if podUID != "" {
+		wanted = c.byPod[podUID]
+	}
+	found := make([]engine.Container, 0, len(wanted))
+	for _, e := range wanted {
+		one := e.Container
+		one.Labels = maps.Clone(e.Labels)
+		found = append(found, one)
 	}
 	slices.SortFunc(found, func(a, b engine.Container) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
@@ -73,6 +76,12 @@ func (c *containerStore) put(one engine.Container) {
 		e.end()
 	}
 	c.byID[one.ID] = e
+	pod, ok := c.byPod[one.PodUID]
+	if !ok {
+		pod = map[string]*containerEntry{}
+		c.byPod[one.PodUID] = pod
+	}
+	pod[one.ID] = e
 }
 
 // add adds a container unless it is known.
@@ -96,6 +105,9 @@ func (c *containerStore) drop(id string) {
 	}
 	e.end()
 	delete(c.byID, id)
+	if delete(c.byPod[e.PodUID], id); len(c.byPod[e.PodUID]) == 0 {
+		delete(c.byPod, e.PodUID)
+	}
 }
 
 // created records the ID on the host of the process that waits to become the container's.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -68,6 +69,25 @@ func (e *Engine) look(ctx context.Context, s *session) (known bool, err error) {
 	}
 	_ = looking.Wait() // none of them fails
 	return !unclear.Load(), nil
+}
+
+// lookFirst is look for an engine that works on, and reports whether the shims may be asked later: no container has left
+// anything of its task that has to be removed.
+func (e *Engine) lookFirst(ctx context.Context, s *session) (known bool, err error) {
+	if s.server == nil {
+		return false, nil
+	}
+	bundles, err := os.ReadDir(e.o.bundles())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, nil // which is reported by whoever needs it
+	}
+	if known, err = e.look(ctx, s); !known || err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(bundles, func(b fs.DirEntry) bool {
+		c, _, _ := e.containers.get(b.Name())
+		return c.State != engine.StateRunning
+	}), nil
 }
 
 // lookAt notes the state of a container, and reports whether it knows that. If it runs, it does so in that shim.

@@ -73,3 +73,30 @@ func TestLook(t *testing.T) {
 		t.Errorf("%q without its shim", c.State)
 	}
 }
+
+// TestOpenedWithoutShims: an engine that works on knows all containers, too, without their shims, of which one is stopped
+// here. It connects to them later, by itself, and then knows if one dies.
+func TestOpenedWithoutShims(t *testing.T) {
+	p := newTestDirs(t)
+	e := p.openWithBox(t)
+	if err := e.Start(t.Context(), p.box(t, "runs", "sleep")); err != nil {
+		t.Fatal(err)
+	}
+	want := list(t, e)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	shim := shimAt(t, "\x00runs\x00-address\x00"+p.dir+"/state")
+	if err := syscall.Kill(shim, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	e = p.open(t, t.Context())
+	t.Cleanup(func() { _ = e.Close() })
+	if diff := cmp.Diff(want, list(t, e)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if err := syscall.Kill(shim, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, e, "runs", engine.StateUnknown)
+}

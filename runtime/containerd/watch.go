@@ -25,6 +25,10 @@ const (
 	probeRetry   = 20 * time.Millisecond
 	probeTimeout = 20 * time.Second
 
+	// connectAfter is after what time the shims are connected to, if nothing has needed that before: whoever works for so
+	// long has to know if one of them dies.
+	connectAfter = 3 * time.Second
+
 	// loggerTimeout bounds the wait for the complete log of an ended container.
 	loggerTimeout = 10 * time.Second
 )
@@ -102,7 +106,8 @@ func (e *Engine) follow(ctx context.Context, s *session, synced func(error)) err
 			return err
 		}
 	}
-	if err := e.sync(ctx, s); err != nil {
+	again, err := e.firstSync(ctx, s)
+	if err != nil {
 		return err
 	}
 	synced(nil)
@@ -110,6 +115,11 @@ func (e *Engine) follow(ctx context.Context, s *session, synced func(error)) err
 		select {
 		case env := <-received:
 			e.apply(ctx, s, env)
+		case <-again:
+			again = nil
+			if err := e.sync(ctx, s); err != nil {
+				return err
+			}
 		case err := <-broken:
 			if err == nil {
 				err = errors.New("the stream ended")
@@ -117,6 +127,28 @@ func (e *Engine) follow(ctx context.Context, s *session, synced func(error)) err
 			return fmt.Errorf("watching containerd's events: %w", images.NativeError(err))
 		}
 	}
+}
+
+// firstSync makes e.containers agree with containerd, or only with what is known without the shims. Then sync has to be called
+// when the channel is closed, which is nil otherwise.
+func (e *Engine) firstSync(ctx context.Context, s *session) (again <-chan struct{}, err error) {
+	known, err := e.lookFirst(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if !known {
+		return nil, e.sync(ctx, s)
+	}
+	due := make(chan struct{})
+	e.work.Go(func() {
+		defer close(due)
+		select {
+		case <-s.server.TasksLoaded():
+		case <-time.After(connectAfter):
+		case <-ctx.Done():
+		}
+	})
+	return due, nil
 }
 
 // probeEvents waits until the subscription is active, which a remote containerd does not tell:

@@ -27,7 +27,7 @@ type Options struct {
 	State     string
 	Namespace string // of the containers
 	Log       *slog.Logger
-	// Stores says that only what is stored is needed: the server knows no tasks, and nobody else can use it.
+	// Stores says that only what is stored is needed, and nobody else can use the server.
 	Stores bool
 }
 
@@ -38,6 +38,7 @@ type Server struct {
 
 	root      string
 	set       *plugin.Set
+	tasks     *lateTasks
 	layers    *layers
 	listeners *listeners
 }
@@ -81,6 +82,10 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
+// TasksLoaded returns a channel that is closed when the server has connected to the shims, which it does when it is asked for
+// a task for the first time. Until then it does not know if one of them dies.
+func (s *Server) TasksLoaded() <-chan struct{} { return s.tasks.loaded }
+
 // protect keeps other users from the metadata store, which has the environment variables of
 // containers, even if they may enter the root. containerd's own modes let them read it.
 func protect(root string) error {
@@ -112,9 +117,8 @@ func (s *Server) load(ctx context.Context, o Options) error {
 		case plugins.ShimPlugin.String() + ".manager":
 			r.InitFn = func(ic *plugin.InitContext) (any, error) { return newShimManager(ic, s.set, o.State) }
 		case plugins.RuntimePluginV2.String() + ".task":
-			if o.Stores {
-				r.InitFn = func(*plugin.InitContext) (any, error) { return noTasks{}, nil }
-			}
+			s.tasks = newLateTasks(ic, s.set)
+			r.InitFn = func(*plugin.InitContext) (any, error) { return s.tasks, nil }
 		case overlayPlugin:
 			r.InitFn = unlessUnusable(r.InitFn, o)
 		}
