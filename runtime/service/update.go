@@ -32,7 +32,7 @@ const (
 	// namesDelay is how long containers that run may not know the name of a pod that no Service has, or delayFactor
 	// times as long as it takes to change all hosts files, each of which has the names of all pods.
 	namesDelay  = time.Second
-	delayFactor = 10
+	delayFactor = 20
 	// After a pass the next one waits for others to join it: restFactor times as long as it took, at most maxRest.
 	// So passes take a fourth of a processor at most, however many pods come.
 	restFactor = 3
