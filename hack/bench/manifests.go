@@ -50,16 +50,8 @@ spec:
 	return b.String()
 }
 
-// requesting is the number of pods from which on each requests a thousandth of a processor. When hundreds without any are
-// removed, the kernel may spin for minutes (docs/benchmarks.md).
-const requesting = 300
-
 func pods(j job) string {
 	var b strings.Builder
-	requests := "{}"
-	if j.n >= requesting {
-		requests = "{cpu: 1m}"
-	}
 	for i := range j.n {
 		fmt.Fprintf(&b, `---
 apiVersion: v1
@@ -75,8 +67,7 @@ spec:
   - name: main
     image: %s
     imagePullPolicy: Never
-    resources: {requests: %s}
-`, i, i%groups, j.net == netHost, image, requests)
+`, i, i%groups, j.net == netHost, image)
 	}
 	return b.String()
 }
