@@ -23,6 +23,9 @@ const minimumGrace = 2 * time.Second
 // containers of the pod, and the sidecars after it, have stopped
 // (pkg/kubelet/kuberuntime/kuberuntime_termination_order.go).
 func (p *Pods) killAll(ctx context.Context, pod *v1.Pod, kills []podstate.Kill) error {
+	if len(kills) > 0 {
+		defer p.o.Cgroups.Stopping(ctx, pod)()
+	}
 	all := make([]ending, 0, len(kills))
 	for _, k := range kills {
 		all = append(all, ending{k, make(chan struct{})})

@@ -105,6 +105,8 @@ type Cgroups interface {
 	// Ensure makes the pod's cgroup with its limits and returns the parent for the cgroups of
 	// its containers: a path below the cgroup root, or the name of a slice.
 	Ensure(ctx context.Context, pod *v1.Pod) (string, error)
+	// Stopping lets the processes of the pod exit without delay until done is called, however little of the CPU it has.
+	Stopping(ctx context.Context, pod *v1.Pod) (done func())
 	// Kill kills what runs in the cgroup of a container of the pod, or of all without an ID.
 	Kill(ctx context.Context, pod *v1.Pod, id string) error
 	// Remove removes the pod's cgroup, and kills what runs there. An absent one is no error.

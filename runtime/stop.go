@@ -72,6 +72,7 @@ func (p *Pods) stop(ctx context.Context, pod *v1.Pod, lock record.Lock, forget f
 	if obs, err := p.observe(ctx, pod); err != nil || !podstate.Concluded(obs, time.Now()) {
 		p.recordStop(ctx, pod)
 	}
+	defer p.o.Cgroups.Stopping(ctx, pod)()
 	killed := p.killAll(ctx, pod, endings(others, graceWithin(ctx, podspec.TerminationGrace(pod))))
 	if killed != nil && ctx.Err() != nil {
 		// To remove the containers now would cut their grace period short.

@@ -328,6 +328,39 @@ func TestManyPodsAreStopped(t *testing.T) {
 	})
 }
 
+// TestStoppedPodsGetTheirProcessors: whoever ends the containers of a pod lets them exit without delay, for as long as
+// that takes.
+func TestStoppedPodsGetTheirProcessors(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(*runtime.Pods, context.Context, *v1.Pod) error{
+		"removed": (*runtime.Pods).Stop,
+		"kept": func(p *runtime.Pods, ctx context.Context, pod *v1.Pod) error {
+			return p.Terminate(ctx, pod, "Terminated", "")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n := newNode(t)
+				p := n.pods(t.Context(), t)
+				pod := testPod(v1.RestartPolicyAlways, "sleep")
+				if err := p.Sync(t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
+				if n.cgroups.Stopped(pod.UID) {
+					t.Error("stopped before anybody has stopped it")
+				}
+				if err := stop(p, t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
+				if !n.cgroups.Stopped(pod.UID) {
+					t.Error("not stopped, or still being stopped")
+				}
+			})
+		})
+	}
+}
+
 // stuck is an engine that can neither stop nor remove containers.
 type stuck struct{ *enginetest.Engine }
 

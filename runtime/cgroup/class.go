@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/dbus"
 	"golang.org/x/sys/unix"
@@ -34,7 +35,7 @@ func (t Tree) setClassShares(ctx context.Context, pod *v1.Pod, at location) erro
 	}
 	up := at.above()
 	if class == v1.PodQOSBestEffort {
-		return t.writeShares(ctx, up, podspec.MinShares)
+		return t.setBestEffort(ctx, up)
 	}
 	// Other processes add and remove pods at the same time: one after the other, so that the
 	// last one counts them all.
@@ -50,11 +51,48 @@ func (t Tree) setClassShares(ctx context.Context, pod *v1.Pod, at location) erro
 	return t.writeShares(ctx, up, sum)
 }
 
+// stoppingShares is the share of the CPU of all best-effort pods while this process stops some of them: that of a process
+// with a processor. With the least share, the last threads of their processes may not come to exit for minutes, while
+// whoever waits for that waits in a loop in the kernel (proc_flush_pid of Linux 6.18), which takes all processors.
+const stoppingShares = 1024
+
+// sharesTimeout bounds how long systemd may take to set that.
+const sharesTimeout = 5 * time.Second
+
+// Stopping lets the processes of a pod exit without delay until done is called, however little of the CPU the pod has.
+func (t Tree) Stopping(ctx context.Context, pod *v1.Pod) (done func()) {
+	if podspec.QOS(pod) != v1.PodQOSBestEffort {
+		return func() {}
+	}
+	add := func(n int) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sharesTimeout)
+		defer cancel()
+		t.shares.mu.Lock()
+		t.shares.stopping += n
+		t.shares.mu.Unlock()
+		// If this fails, as it does once the last pod is removed, the others stop all the same, maybe later.
+		_ = t.setClassShares(ctx, pod, t.locate(pod))
+	}
+	add(1)
+	return func() { add(-1) }
+}
+
+// setBestEffort sets the share of the CPU of all best-effort pods.
+func (t Tree) setBestEffort(ctx context.Context, class location) error {
+	t.shares.mu.Lock()
+	defer t.shares.mu.Unlock()
+	if t.shares.stopping > 0 {
+		return t.writeShares(ctx, class, stoppingShares)
+	}
+	return t.writeShares(ctx, class, podspec.MinShares)
+}
+
 // classShares remembers the shares of the pods of QoS classes, so that a process that starts a thousand pods does not read
 // those of all others for each.
 type classShares struct {
-	mu      sync.Mutex
-	classes map[string]classSum // by the path of the class
+	mu       sync.Mutex
+	classes  map[string]classSum // by the path of the class
+	stopping int                 // best-effort pods, by calls of Stopping
 }
 
 // classSum holds for as long as the class has the sum: another process that changes a pod changes that as well.

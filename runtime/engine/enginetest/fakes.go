@@ -117,9 +117,10 @@ type Cgroups struct {
 	Processors float64 // that each container uses
 	WorkingSet uint64  // of each container, in bytes
 
-	mu    sync.Mutex
-	pods  map[types.UID]bool
-	begun time.Time // when the usage was first asked for
+	mu       sync.Mutex
+	pods     map[types.UID]bool
+	stopping map[types.UID]int // how many stop the pod
+	begun    time.Time         // when the usage was first asked for
 }
 
 // Ensure returns the path that the pod's cgroup would have.
@@ -131,6 +132,28 @@ func (c *Cgroups) Ensure(_ context.Context, pod *v1.Pod) (string, error) {
 	}
 	c.pods[pod.UID] = true
 	return "/kubepods/pod" + string(pod.UID), nil
+}
+
+// Stopping notes that the pod was stopped, and until when.
+func (c *Cgroups) Stopping(_ context.Context, pod *v1.Pod) (done func()) {
+	note := func(n int) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.stopping == nil {
+			c.stopping = map[types.UID]int{}
+		}
+		c.stopping[pod.UID] += n
+	}
+	note(1)
+	return func() { note(-1) }
+}
+
+// Stopped reports whether the pod was stopped, and nothing stops it any more.
+func (c *Cgroups) Stopped(uid types.UID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, ok := c.stopping[uid]
+	return ok && n == 0
 }
 
 // Kill does nothing.
