@@ -38,12 +38,14 @@ import (
 	"github.com/runonce/runonce/runtime/shim/protocol"
 )
 
-// This file is all that goes around the embedded containerd while it runs (layers.go has what is done
+// This file is nearly all that goes around the embedded containerd while it runs (layers.go has what is done
 // before): what containerd would do, and this program does itself. With a daemon none of it is used,
 // except for ConnectShim, RemoveBundle and DeleteInRuntime.
 //
 //   - Shims.Ensure and Release start and end shims. Containerd would run the shim's binary
 //     twice, once to start the other, and 30 pods take 10 % more CPU time (median of 6 rounds).
+//   - lateTasks (latetasks.go) connects to the shims of earlier processes only when a task is asked for. A run that has
+//     nothing to change of 1,000 pods takes 2.3 to 2.7 s instead of 4.0 to 4.9 s (three alternating runs).
 //   - ConnectShim has commands run in containers without containerd: the process that serves it may end
 //     meanwhile, and need not be there.
 //   - sandboxes tells containerd of a sandbox for each container with our shim: it connects to
