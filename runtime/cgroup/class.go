@@ -53,7 +53,8 @@ func (t Tree) setClassShares(ctx context.Context, pod *v1.Pod, at location) erro
 
 // stoppingShares is the share of the CPU of all best-effort pods while this process stops some of them: that of a process
 // with a processor. With the least share, the last threads of their processes may not come to exit for minutes, while
-// whoever waits for that waits in a loop in the kernel (proc_flush_pid of Linux 6.18), which takes all processors.
+// whoever waits for that waits in a loop in the kernel (proc_flush_pid of Linux 6.18), which takes all processors. If this
+// process is killed, the next best-effort pod that comes or goes has the least share set again.
 const stoppingShares = 1024
 
 // sharesTimeout bounds how long systemd may take to set that.
