@@ -26,8 +26,8 @@ const (
 	probeTimeout = 20 * time.Second
 
 	// connectAfter is after what time the shims are connected to, if nothing has needed that before: whoever works for so
-	// long has to know if one of them dies.
-	connectAfter = 3 * time.Second
+	// long has to know if one of them dies. A slow machine takes less to find that a thousand pods are as they should be.
+	connectAfter = 10 * time.Second
 
 	// loggerTimeout bounds the wait for the complete log of an ended container.
 	loggerTimeout = 10 * time.Second
