@@ -132,9 +132,6 @@ func kindOf(p string) string {
 	return ""
 }
 
-// defaultShares are those of a cgroup for which nobody has asked for any.
-const defaultShares = 1024
-
 // milliCPU returns the processor time that the group has reserved by its share. What it uses cannot be seen at
 // one moment.
 func (t *tree) milliCPU(p, kind string) int64 {
@@ -152,7 +149,7 @@ func (t *tree) milliCPU(p, kind string) int64 {
 	case t.cpu.v2:
 		shares = podspec.WeightToShares(shares)
 	}
-	if shares <= podspec.MinShares || shares == defaultShares && kind != KindPod {
+	if shares <= podspec.MinShares || shares == podspec.DefaultShares && kind != KindPod {
 		return 0
 	}
 	return int64((min(shares, podspec.MaxShares)*1000 + 1023) / 1024)

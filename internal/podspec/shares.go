@@ -2,10 +2,11 @@ package podspec
 
 import "math"
 
-// The bounds of cpu.shares (pkg/kubelet/cm/helpers_linux.go).
+// The bounds of cpu.shares (pkg/kubelet/cm/helpers_linux.go), and what the kernel gives a new cgroup.
 const (
-	MinShares = 2
-	MaxShares = 262144
+	MinShares     = 2
+	MaxShares     = 262144
+	DefaultShares = 1024
 )
 
 // SharesToWeight converts cpu.shares to the cpu.weight of cgroup v2 by the formula of the

@@ -51,13 +51,7 @@ func (t Tree) setClassShares(ctx context.Context, pod *v1.Pod, at location) erro
 	return t.writeShares(ctx, up, sum)
 }
 
-// stoppingShares is the share of the CPU of all best-effort pods while this process stops some of them: that of a process
-// with a processor. With the least share, the last threads of their processes may not come to exit for minutes, while
-// whoever waits for that waits in a loop in the kernel (proc_flush_pid of Linux 6.18), which takes all processors. If this
-// process is killed, the next best-effort pod that comes or goes has the least share set again.
-const stoppingShares = 1024
-
-// sharesTimeout bounds how long systemd may take to set that.
+// sharesTimeout bounds how long systemd may take to set the share of pods that are stopped.
 const sharesTimeout = 5 * time.Second
 
 // Stopping lets the processes of a pod exit without delay until done is called, however little of the CPU the pod has.
@@ -78,12 +72,15 @@ func (t Tree) Stopping(ctx context.Context, pod *v1.Pod) (done func()) {
 	return func() { add(-1) }
 }
 
-// setBestEffort sets the share of the CPU of all best-effort pods.
+// setBestEffort sets the share of the CPU of all best-effort pods: the least, but the default one while this process stops
+// some of them. With the least share, the last threads of their processes may not come to exit for minutes, while whoever
+// waits for that waits in a loop in the kernel (proc_flush_pid of Linux 6.18), which takes all processors. If this process
+// is killed, the next best-effort pod that comes or goes has the least share set again.
 func (t Tree) setBestEffort(ctx context.Context, class location) error {
 	t.shares.mu.Lock()
 	defer t.shares.mu.Unlock()
 	if t.shares.stopping > 0 {
-		return t.writeShares(ctx, class, stoppingShares)
+		return t.writeShares(ctx, class, podspec.DefaultShares)
 	}
 	return t.writeShares(ctx, class, podspec.MinShares)
 }

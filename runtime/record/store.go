@@ -123,9 +123,9 @@ func (s *Store) load(uid types.UID) (*Pod, error) {
 }
 
 // Update changes the pod's record, atomically also for other processes, and returns the new one,
-// of which what stays true after a restart of the machine is on disk. A pod without a record has an empty
-// one, which is not written while its Pod is nil, and no record is written that does not change. One of another version is never written: it stays
-// what that version knows until Remove. change must not call the store.
+// of which what stays true after a restart of the machine is on disk. A record that stays the same is not
+// written. A pod without a record has an empty one, which is not written while its Pod is nil. One of another
+// version is never written: it stays what that version knows until Remove. change must not call the store.
 func (s *Store) Update(uid types.UID, change func(*Pod) error) (now *Pod, err error) {
 	var lasts bool
 	err = s.locked(func() error {

@@ -68,9 +68,6 @@ const (
 func (s *section) in(next, file []byte) []byte {
 	before, rest, had := bytes.Cut(file, []byte(beginNames))
 	_, after, _ := bytes.Cut(rest, []byte(endNames))
-	if !had && s.text == "" {
-		return append(next, file...)
-	}
 	taken := map[string]bool{}
 	for line := range strings.Lines(string(before) + string(after)) {
 		line, _, _ = strings.Cut(line, "#")
@@ -81,8 +78,11 @@ func (s *section) in(next, file []byte) []byte {
 		}
 	}
 	begin := len(next)
-	if next = append(next, before...); !had {
-		next = append(bytes.TrimRight(next, "\n"), "\n\n"...)
+	if had {
+		next = append(next, before...)
+	} else {
+		next = append(next, bytes.TrimRight(before, "\n")...)
+		next = append(next, "\n\n"...)
 	}
 	next = append(next, beginNames...)
 	names := len(next)
